@@ -1,1 +1,1 @@
-"""What is kept and exchanged: configurations, launches, slices, results, messages and the store."""
+"""What is stored and exchanged: configurations, launches, results, messages and the store."""

@@ -29,7 +29,7 @@ class Configuration(msgspec.Struct, frozen=True, order=False):
         return dict(self.settings)
 
     def get(self, knob: str) -> Value | None:
-        """Return the value set for a knob, or None where it stays at its default."""
+        """Return the value set for a knob, or None if it has its default."""
         return self.as_dict().get(knob)
 
     def without(self, *knobs: str) -> Configuration:

@@ -1,4 +1,4 @@
-"""What the designed part of a study found, as its result keeps it."""
+"""The designed part of a study, as its result stores it."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ class DesignedCell(msgspec.Struct, frozen=True):
 
     number: int
     factors: list[str]
-    """Those that are set in it and have an effect beside the others."""
+    """The factors that are set in it and have an effect with the others."""
     configuration: dict[str, Value]
     idle: list[str]
     """Factors that are set in it and change nothing there."""
     same_as: int | None
     """The cell that was measured in its place, as it has the same effect; 0 for the default."""
     outcome: str | None
-    """None where it was not launched."""
+    """None if it was not launched."""
     reason: str
     log_ratio: float | None
     """Logarithm of how much faster than the default of its own round it was."""
     n_passes: int
     """Slices of each that this rests on."""
     round: int | None
-    """Cells of one round share their default's launch; None where it was not launched."""
+    """Cells of one round share their default's launch; None if it was not launched."""
 
 
 class DesignedSection(msgspec.Struct, frozen=True):
@@ -36,6 +36,6 @@ class DesignedSection(msgspec.Struct, frozen=True):
     left_out: dict[str, str]
     """Factors that cannot be set here at all, with the reason."""
     pairs: list[tuple[str, str]] = []
-    """Factors that are known to interact, told apart from everything else in the design."""
+    """Factors that are known to interact, separable from everything else in the design."""
     default_call_s: float | None = None
     """Seconds of a call of the default at the reference batch, the median over its slices."""

@@ -1,4 +1,4 @@
-"""What a run tells while it goes: values for whoever listens; the engine itself never prints."""
+"""Events of a run, for listeners; the engine itself never prints."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class TurnBegins(msgspec.Struct, frozen=True, tag="turn_begins"):
     model: str
     framework: str
     number: int
-    """Of those that are carried out now, from 1."""
+    """Its position among the studies of this run, from 1."""
     of: int
     left_s: float
     """For this one and those after it."""
@@ -43,7 +43,7 @@ class StudyBegins(msgspec.Struct, frozen=True, tag="study_begins"):
     budget_s: float
     resumed_s: float
     n_configurations: int | None
-    """Size of the space; None where it is too large to count."""
+    """Size of the space; None if it is too large to count."""
     n_measured: int = 0
     """Launches of earlier sessions that were measured, the pacer's apart."""
     n_failed: int = 0
@@ -57,7 +57,7 @@ class TransferLoaded(msgspec.Struct, frozen=True, tag="told_beforehand"):
 
     sources: tuple[str, ...]
     n_configurations: int
-    """Those of theirs that exist here, the default included."""
+    """The number of their configurations that exist here, the default included."""
 
 
 class PhaseBegins(msgspec.Struct, frozen=True, tag="phase_begins"):
@@ -76,7 +76,7 @@ class LaunchBegins(msgspec.Struct, frozen=True, tag="launch_begins"):
 
 
 class LaunchStage(msgspec.Struct, frozen=True, tag="launch_stage"):
-    """What the worker of a launch is doing now."""
+    """The current activity of a launch's worker."""
 
     launch: int
     stage: str
@@ -86,8 +86,8 @@ class LaunchDone(msgspec.Struct, frozen=True, tag="launch_done"):
     """A launch has ended.
 
     `rate` (items per second) and `value` (in `unit`, of the objective) are medians over its
-    undisturbed slices, over all where none is: as they were measured, so that they hold the
-    machine's drift, which no score of the search holds.
+    undisturbed slices, or over all if none is undisturbed. They are as measured, with the machine's
+    drift, which the scores of the search do not contain.
     """
 
     launch: int
@@ -101,8 +101,8 @@ class LaunchDone(msgspec.Struct, frozen=True, tag="launch_done"):
     n_disturbed: int = 0
     """Slices that something else disturbed."""
     search_ratio: float | None = None
-    """Its configuration against the default, as the search knows it by now; None for the default
-    and where no search is made of it. What the result says may rest on more launches."""
+    """The search's present ratio of its configuration to the default; None for the default, and if
+    there is no search. The result may rest on more launches."""
     value: float | None = None
     unit: str = ""
     is_late: bool = False
@@ -122,13 +122,13 @@ class BestSoFar(msgspec.Struct, frozen=True, tag="best_so_far"):
 
 
 class GainsAhead(msgspec.Struct, frozen=True, tag="gains_ahead"):
-    """How large a gain the confirmation is likely to decide on, by what is known at the begin."""
+    """The gain that the confirmation can probably decide on, estimated at the start."""
 
     gain: float
     """A share: 0.08 is 8 %."""
     n_rounds: int
     launch_sd: float
-    """By what launches of one configuration are expected to scatter (log)."""
+    """The expected scatter of launches of one configuration (log)."""
 
 
 class VerdictReached(msgspec.Struct, frozen=True, tag="verdict_reached"):
@@ -147,7 +147,7 @@ class RoundEnds(msgspec.Struct, frozen=True, tag="round_ends"):
     number: int
     speedups: dict[str, tuple[float, float, float]]
     is_preliminary: bool = False
-    """By what launches scattered by elsewhere: an interval by these rounds alone may be wider."""
+    """The scatter of launches elsewhere: an interval from these rounds alone may be wider."""
 
 
 class WaitingForModel(msgspec.Struct, frozen=True, tag="waiting_for_model"):
@@ -192,13 +192,13 @@ class StudyEnds(msgspec.Struct, frozen=True, tag="study_ends"):
 
 
 class HostSeen(msgspec.Struct, frozen=True, tag="host"):
-    """A host of a fleet has said what it is, or takes no part, for good or for now."""
+    """A host of a fleet has reported what it is, or takes no part, permanently or for now."""
 
     host: str
     kind: str
-    """The name of its kind; empty where it has none yet."""
+    """The name of its kind; empty if it has none yet."""
     fault: str
-    """Why it takes no part; empty where it does."""
+    """Why it takes no part; empty if it does."""
 
 
 class StudyPlaced(msgspec.Struct, frozen=True, tag="placed"):
@@ -214,7 +214,7 @@ class StudyPlaced(msgspec.Struct, frozen=True, tag="placed"):
 
 
 class StudyReturned(msgspec.Struct, frozen=True, tag="returned"):
-    """What a host of a fleet was given has ended, or is to be done elsewhere."""
+    """The work of a host in a fleet has ended, or is left for another host."""
 
     study: str
     host: str
@@ -261,4 +261,4 @@ Listener: TypeAlias = Callable[[Event], None]
 
 
 def unheard(event: Event) -> None:
-    """Take an event that nobody listens to."""
+    """Ignore an event."""

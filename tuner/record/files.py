@@ -22,7 +22,7 @@ from tuner.record.result import SCHEMA_VERSION, Result
 from tuner.record.result_faults import fault_of_result
 
 UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
-"""What decoders raise for what they cannot read: not UTF-8, or nested too deep, among it."""
+"""The errors of decoders for unreadable data, including invalid UTF-8 and excessive nesting."""
 _LONGEST = 200
 SCHEMAS = Path(__file__).parent / "schemas"
 RESULT_SCHEMA = SCHEMAS / f"result-{SCHEMA_VERSION}.json"
@@ -30,7 +30,7 @@ RECOMMENDATION_SCHEMA = SCHEMAS / f"recommended-{RECOMMENDATION_VERSION}.json"
 
 
 def in_short(error: Exception) -> str:
-    """Return what a decoder says, in no more than a line: it may repeat the whole of a value."""
+    """Return a decoder's message, in one line at most: it may repeat a whole value."""
     text = str(error)
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
 
@@ -40,7 +40,7 @@ def _needed(path: Path) -> str:
 
 
 def _not_a(what: str, suffix: str, path: Path, error: Exception, needed: str) -> str:
-    """Say what a file is by its name; of one with the right suffix, what the decoder says."""
+    """Say what a file is by its name; if it has the right suffix, with the decoder's message."""
     kind = kind_of(path)
     if kind and path.suffix.lower() != suffix:
         return f"{path} is {kind}; {needed}"
@@ -97,7 +97,7 @@ def read_result(path: Path) -> Result:
 def results_below(folder: Path, option: str = "") -> list[Path]:
     """Return every result.json below a folder; raises UsageError if there is none.
 
-    option: how the folder was named, for the message.
+    option: how the user named the folder, for the message.
     """
     try:
         paths = sorted(folder.rglob("result.json"))
@@ -117,7 +117,7 @@ _HOW = """\
 
 """
 _READ_FIRST = ("settings", "environment", "claim")
-"""What a person opens the file for; the rest is for `verify`."""
+"""The tables that a person opens the file for; the rest is for `verify`."""
 _CONFIRMED = f"# What to set, as confirmed by tune-framework.\n{_HOW}"
 _EXPECTED = {
     "predicted": "# What to set by the guidelines of tune-framework: nothing of it was measured on "

@@ -1,7 +1,7 @@
-"""fleet.jsonl: what a fleet has found, appended by every driver that works on one folder.
+"""fleet.jsonl: the results of a fleet, appended by every driver that works on one folder.
 
-A line is written whole or not at all; what a crash cut short is passed over. Rows of the index are
-made of these lines, and studies lie beside them in folders of their own.
+A line is written whole or not at all; a line cut by a crash is skipped. The rows of the index are
+made from these lines. Each study is in its own folder next to the file.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class HostNoted(msgspec.Struct, frozen=True, tag="host"):
 
 
 class RowNoted(msgspec.Struct, frozen=True, tag="row"):
-    """What a study has come to; of several lines about one the last counts."""
+    """The state of a study; of several lines about one the last counts."""
 
     row: Row
 
@@ -65,9 +65,9 @@ _DECODE = msgspec.json.Decoder(FleetNote).decode
 
 
 class Board:
-    """The file of a folder, for reading what others wrote and for writing beside them.
+    """The file of a folder, to read others' lines and to append.
 
-    Raises UsageError for a file that is none of a fleet, StorageFailed where the disk refuses.
+    Raises UsageError if it is not the file of a fleet, and StorageFailed if the disk fails.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -97,9 +97,9 @@ class Board:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Keep other drivers from the board, and from what is written under it.
+        """Lock the board and what is written under it against other drivers.
 
-        Raises UsageError where the file system has no locks.
+        Raises UsageError if the file system has no locks.
         """
         if not self._n_holding:
             try:
@@ -127,7 +127,7 @@ class Board:
         return os.fstat(self._file.fileno()).st_size
 
     def _read(self) -> list[FleetNote]:
-        """Decode the whole lines after what was read before; a damaged one is passed over."""
+        """Decode the whole lines after the last read position; a damaged line is skipped."""
         size = self._size()
         if size <= self._offset:
             return []
@@ -154,5 +154,5 @@ class Board:
         write_synced(self._file, data, _ADVICE)
 
     def close(self) -> None:
-        """Close the file; what is in it stays."""
+        """Close the file; its content stays."""
         self._file.close()

@@ -27,7 +27,7 @@ GUIDELINES_SCHEMA = SCHEMAS / f"guidelines-{GUIDELINES_VERSION}.json"
 RECORDING_SCHEMA = SCHEMAS / f"recording-{GUIDELINES_VERSION}.json"
 GUIDELINES_FILE = "guidelines.json"
 RECORDINGS = "studies"
-"""The folder of recordings beside a guidelines.json."""
+"""The folder of recordings next to a guidelines.json."""
 Fact = str | float
 Advice = Literal["set", "leave", "none"]
 _Read = TypeVar("_Read", bound="Guidelines | Recording")
@@ -45,7 +45,7 @@ class Condition(msgspec.Struct, frozen=True):
     value: Fact
 
     def holds(self, facts: Mapping[str, Fact]) -> bool | None:
-        """Tell whether it holds of a model; None where the fact is not known."""
+        """Tell whether it holds for a model; None if the fact is unknown."""
         own = facts.get(self.fact)
         if own is None:
             return None
@@ -100,7 +100,7 @@ class Failure(msgspec.Struct, frozen=True):
 
 
 class Found(msgspec.Struct, frozen=True):
-    """What a study itself says of a class of winners, for throughput and without bounds."""
+    """A study's own result for a winner class, for throughput and without bounds."""
 
     verdict: Verdict
     configuration: dict[str, Value]
@@ -108,7 +108,7 @@ class Found(msgspec.Struct, frozen=True):
 
 
 class Studied(msgspec.Struct, frozen=True, kw_only=True):
-    """A study that teaches rules: of what, where, when, and what it found itself."""
+    """A study that teaches rules: its subject, host, date and own result."""
 
     name: str
     created: str
@@ -178,17 +178,17 @@ def write_as_json(path: Path, kept: Guidelines | Recording) -> None:
 
 
 def read_guidelines(path: Path) -> Guidelines:
-    """Read a guidelines.json, or the one in a folder; raises UsageError if it is none."""
+    """Read a guidelines.json, or the one in a folder; raises UsageError if it is invalid."""
     return _read(path / GUIDELINES_FILE if path.is_dir() else path, Guidelines, "guidelines")
 
 
 def read_recording(path: Path) -> Recording:
-    """Read the recording of a study; raises UsageError if it is none."""
+    """Read the recording of a study; raises UsageError if it is invalid."""
     return _read(path, Recording, "the recording of a study")
 
 
 class _Recorded(msgspec.Struct):
-    """What no other file of a study or of guidelines has."""
+    """Fields that no other file of a study or of guidelines has."""
 
     design: msgspec.Raw
     fingerprint: str

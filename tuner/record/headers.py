@@ -1,8 +1,8 @@
-"""Headers of requests to a user's server, with secrets that stand in the environment alone.
+"""Headers of requests to a user's server, with secrets read from the environment.
 
     --header "X-API-Key: env:API_KEY"    --header "Authorization: Bearer env:TOKEN"
 
-What is kept and shown is `env:API_KEY`; the process that sends the requests reads the variable.
+Files and messages hold `env:API_KEY`. The process that sends the requests reads the variable.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from tuner.errors import UsageError
 
 Headers = tuple[tuple[str, str], ...]
-"""Name and value as typed, where env:NAME stands for what a variable holds."""
+"""Name and value as typed; env:NAME is replaced by the variable's value when it is sent."""
 CONTENT_TYPE = "content-type"
 _NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 """RFC 9110, 5.6.2: a token."""
@@ -48,7 +48,7 @@ def variables_of(headers: Iterable[tuple[str, str]]) -> list[str]:
 
 
 def filled(headers: Headers, environment: Mapping[str, str]) -> dict[str, str]:
-    """Return headers as they are sent; raises UsageError where a variable is not set."""
+    """Return headers as they are sent; raises UsageError if a variable is not set."""
     for name in variables_of(headers):
         value = environment.get(name, "")
         if not value:
@@ -61,9 +61,9 @@ def filled(headers: Headers, environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def boundary(kind: str) -> str | None:
-    """Return the boundary that parts of a body are separated by; None where there are no parts.
+    """Return the boundary between the parts of a body; None if it has no parts.
 
-    Raises UsageError for a multipart content type that names none.
+    Raises UsageError for a multipart content type without a boundary.
     """
     if not kind.lower().startswith("multipart/"):
         return None

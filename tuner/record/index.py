@@ -23,7 +23,7 @@ CONFIRMED, REFUTED, INCONCLUSIVE = "confirmed", "refuted", "inconclusive"
 FILE = "index.json"
 PAGES = ("index.md", "index.html")
 FLEET_FILE = "fleet.jsonl"
-"""Beside the index of a fleet: what its drivers write (record/fleet.py)."""
+"""Next to the index of a fleet: what its drivers write (record/fleet.py)."""
 State = Literal["pending", "done", "failed"]
 
 
@@ -46,7 +46,7 @@ class Kind(msgspec.Struct, frozen=True):
     """The first digits of their fingerprint."""
     fingerprint: str
     summary: str
-    """What they are, on one line."""
+    """The versions, on one line."""
 
 
 class Row(msgspec.Struct, frozen=True):
@@ -59,30 +59,30 @@ class Row(msgspec.Struct, frozen=True):
     reason: str = ""
     """Why it failed, or was interrupted last."""
     folder: str = ""
-    """Below the index's own; empty where no study could be begun."""
+    """The study's folder below the index's own; empty if no study could be begun."""
     host: str = ""
     """The one that it was last begun on: in words, in a fleet by its name."""
     hosts: list[str] = []
-    """Those of a fleet that it was begun on, one after another."""
+    """The hosts of a fleet that it ran on, one after another."""
     seconds: float = 0.0
     """Of the wall clock, in all sessions; 0 while it is pending."""
     options: str = ""
-    """A hash over what was asked of each model."""
+    """A hash over the options of each model."""
     exit_code: int = 0
     """Of a study by itself."""
     verdict: Verdict | Literal[""] = ""
-    """faster, keep_default or ambiguous, of what is recommended; empty before it is done, and in
+    """faster, keep_default or ambiguous, for the recommendation; empty before it is done, and in
     files of earlier versions."""
     speedup: Interval | None = None
-    """Of what is recommended, where it is faster."""
+    """The speedup of the recommendation, if it is faster."""
     configuration: dict[str, Value] = {}
-    """What is recommended; nothing for the default."""
+    """The recommendation; empty for the default."""
     kind: str = ""
     """The name of the kind of host; empty of studies of this host alone."""
     elsewhere: list[Elsewhere] = []
-    """What other hosts of the kind said of the winner."""
+    """The results of other hosts of the kind for the winner."""
     n_elsewhere: int = 0
-    """How many of them are to confirm it; 0 where there is no other."""
+    """The number of hosts that are to confirm it; 0 if there is no other."""
 
     def is_recommended(self) -> bool:
         """Tell whether there is a winner to ship.
@@ -95,7 +95,7 @@ class Row(msgspec.Struct, frozen=True):
 
 
 class Index(msgspec.Struct, frozen=True):
-    """Rows in the order in which they were asked for first."""
+    """Rows in the order in which they were first requested."""
 
     rows: list[Row] = []
     command: str = ""
@@ -123,15 +123,15 @@ def with_found(row: Row, result: Result) -> Row:
 
 
 def result_of(folder: Path, row: Row) -> Path | None:
-    """Return the result of a finished row in a folder's index; None where there is none."""
+    """Return the result of a finished row in a folder's index; None if there is none."""
     path = folder / row.folder / "result.json"
     return path if row.state == "done" and path.is_file() else None
 
 
 def read_index(folder: Path) -> Index:
-    """Return a folder's index; an empty one where there is none.
+    """Return a folder's index; an empty one if there is none.
 
-    Raises UsageError for a file that is none, or of another version.
+    Raises UsageError for an invalid file, or one of another version.
     """
     path = folder / FILE
     if not path.exists():

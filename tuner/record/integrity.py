@@ -1,8 +1,8 @@
-"""Whether a study's files still hold everything that was measured, and what is lost if they do not.
+"""Whether a study's files still hold everything that was measured, and what was lost.
 
-What the files tell of each other shows a loss: launches are numbered without a gap, slices too;
-every line says how many notes the journal held before, and every note how many launches there were.
-Only the last lines of a killed tool can be missing without a trace, and nothing rests on those.
+The files refer to each other, which shows a loss. Launches and slices are numbered without gaps.
+Every line states how many notes the journal held before, and every note how many launches there
+were. Only the last lines before a kill can be missing without a trace, and nothing rests on those.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ JOURNAL, LAUNCHES, RESULT = "study.jsonl", "launches", "result.json"
 
 
 class Loaded(msgspec.Struct):
-    """What was read of a study's files, before anybody relies on it."""
+    """The content of a study's files, before it is relied on."""
 
     folder: Path
     notes: Sequence[Note]
     launches: Mapping[int, LaunchRecord]
     unended: Collection[int]
-    """Launches without a last line: those of a killed tool, or cut short."""
+    """Launches without a last line: cut short, or of a killed run."""
     told_notes: int
-    """How many notes there were, by what the launches say."""
+    """The number of notes, according to the launches."""
     told_launches: int
-    """How many launches there were, by what the notes say."""
+    """The number of launches, according to the notes."""
 
 
 def launch_file(id: int) -> str:
@@ -60,9 +60,9 @@ def damaged(folder: Path, file: str, fault: str) -> StudyDamaged:
 
 
 def losses(loaded: Loaded) -> list[LossNoted]:
-    """Return what is lost and can be made good: the study goes on without it.
+    """Return losses that can be made good: the study continues without what is lost.
 
-    Raises StudyDamaged for a loss on which something rests that was decided already.
+    Raises StudyDamaged if a decision rests on what is lost.
     """
     if fault := _gone(loaded):
         raise damaged(loaded.folder, *fault)
@@ -97,9 +97,9 @@ def _gone(loaded: Loaded) -> tuple[str, str] | None:
 
 
 def _decided_by(loaded: Loaded, lost: Sequence[LossNoted]) -> str:
-    """Return what rests on what is lost; empty where nothing was decided by it.
+    """Return the decisions that rest on what is lost; empty if there is none.
 
-    A result that was written early decides nothing, nor do confirming launches outside of a round.
+    A result that was written early decides nothing, nor do confirming launches outside a round.
     """
     notes = loaded.notes
     if any(isinstance(note, StudyFinished) for note in notes):

@@ -1,4 +1,4 @@
-"""What a study decides and notes, line by line, so that it can be resumed and audited."""
+"""The decisions and notes of a study, line by line, so that it can be resumed and audited."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Phase(StrEnum):
 
 
 class StudyOpened(msgspec.Struct, frozen=True, tag="study"):
-    """The first line: what this study is of."""
+    """The first line: the subject of the study."""
 
     identity: str
     """SHA-256 over hardware, versions, workload and space."""
@@ -40,8 +40,8 @@ class StudyOpened(msgspec.Struct, frozen=True, tag="study"):
     """The tuning variables that were set when it was begun, none of which reached a measured
     process; None in journals of earlier versions."""
     command: str = ""
-    """What goes on with it if it is stopped before its first session; empty in journals of earlier
-    versions."""
+    """The command that resumes it if it is stopped before its first session; empty in journals of
+    earlier versions."""
 
 
 class SessionOpened(msgspec.Struct, frozen=True, tag="session"):
@@ -61,16 +61,16 @@ class Extended(msgspec.Struct, frozen=True, tag="extended"):
     """
 
     seconds: float
-    """What was granted on top of what was used, over all frameworks of the run."""
+    """The time granted in addition to the time used, over all frameworks of the run."""
 
 
 class Added(msgspec.Struct, frozen=True, tag="added"):
     """A study that is not finished is granted more time: its extent goes on, with its phases."""
 
     seconds: float
-    """What the extent may use in all, over all frameworks of the run."""
+    """The time that the extent may use in all, over all frameworks of the run."""
     added_s: float
-    """What was asked for: that much more than it had."""
+    """The time that was requested in addition."""
 
 
 PREDICTED = "predicted"
@@ -79,13 +79,13 @@ TRANSFERRED = "transferred"
 
 
 class SloFixed(msgspec.Struct, frozen=True, tag="slo_fixed"):
-    """The latency that a server's requests keep within, where none was asked for; for good."""
+    """The latency bound of a server if the user named none; it stays fixed."""
 
     slo: Slo
 
 
 class ValidationNoted(msgspec.Struct, frozen=True, tag="validation"):
-    """What LoadGen said of a configuration's rate."""
+    """LoadGen's result for a configuration's rate."""
 
     configuration: Configuration
     validation: Validation
@@ -102,11 +102,12 @@ class TrialNoted(msgspec.Struct, frozen=True, tag="trial"):
     ending: Ending
     launches: tuple[int, ...]
     score: float | None = None
-    """Natural logarithm of the pacer-corrected rate (items per second) when it was told."""
+    """Natural logarithm of the pacer-corrected rate (items per second) when it was told to Optuna.
+    """
 
 
 class EarlierNoted(msgspec.Struct, frozen=True, tag="earlier"):
-    """An earlier study that tells this one where to look; a resume is told the same."""
+    """An earlier study that guides the search; a resumed study uses the same."""
 
     name: str
     configurations: tuple[Configuration, ...]
@@ -114,19 +115,19 @@ class EarlierNoted(msgspec.Struct, frozen=True, tag="earlier"):
     """Of each, the natural logarithm of its rate over that of the default."""
 
     def __post_init__(self) -> None:
-        """Refuse what is read from a file and does not fit together; raises ValueError."""
+        """Check the consistency of what is read from a file; raises ValueError."""
         if len(self.configurations) != len(self.log_ratios):
             raise ValueError("there is not one ratio for each configuration")
 
 
 class TransferNoted(msgspec.Struct, frozen=True, tag="transfer"):
-    """What a search made of earlier studies, as of its end."""
+    """The influence of earlier studies on a search, at its end."""
 
     studies: tuple[str, ...]
     n_configurations: int
     """Configurations that they had measured and that exist here."""
     rank_correlation: float | None
-    """Spearman's, of what they let expect and what was measured; None if too little was."""
+    """Spearman's correlation of the hints with the measurements; None if there were too few."""
     is_dropped: bool
     """Whether they misled, so that they were not listened to any more."""
 
@@ -149,7 +150,7 @@ class FinalistNamed(msgspec.Struct, frozen=True, tag="finalist"):
 
 
 class ArmsChosen(msgspec.Struct, frozen=True, tag="arms"):
-    """What the confirmation compares; fixed before its first launch."""
+    """The arms of the confirmation; fixed before its first launch."""
 
     arms: tuple[Configuration, ...]
     best_baseline: Configuration | None
@@ -184,9 +185,9 @@ class AblationRound(msgspec.Struct, frozen=True, tag="ablation_round"):
 
 
 class NeighbourRound(msgspec.Struct, frozen=True, tag="neighbour_round"):
-    """One launch each of the default and winners after the verdict, profiled or beside a neighbour.
+    """One launch each of the default and winners after the verdict, profiled or contended.
 
-    A busy one, at the end of the launch.
+    The busy neighbour runs at the end of the launch.
     """
 
     launches: tuple[int, ...]
@@ -198,7 +199,7 @@ class Cell(msgspec.Struct, frozen=True):
     number: int
     """From 1; cell 0 is the default."""
     factors: tuple[str, ...]
-    """Those that are set in it and have an effect beside the others."""
+    """The factors that are set in it and have an effect with the others."""
     configuration: Configuration
     idle: tuple[str, ...] = ()
     """Factors that are set in it and change nothing there."""
@@ -215,7 +216,7 @@ class DesignFixed(msgspec.Struct, frozen=True, tag="design"):
     left_out: dict[str, str]
     """Factors that cannot be set here at all, with the reason."""
     pairs: tuple[tuple[str, str], ...] = ()
-    """Factors that interact, told apart from everything else in the design."""
+    """Factors that interact, separable from everything else in the design."""
 
 
 class DesignRound(msgspec.Struct, frozen=True, tag="design_round"):
@@ -231,7 +232,7 @@ class WarningNoted(msgspec.Struct, frozen=True, tag="warning"):
 
     text: str
     is_passing: bool = False
-    """Whether it is of the time that was left: where the study goes on, it is told anew."""
+    """Whether it depends on the time that was left: if the study continues, it is repeated."""
 
 
 class Waited(msgspec.Struct, frozen=True, tag="waited"):
@@ -256,7 +257,7 @@ class LossNoted(msgspec.Struct, frozen=True, tag="loss"):
 
     file: str
     text: str
-    """What a reader of the result is told; empty where another loss tells it."""
+    """The text for readers of the result; empty if another loss has it."""
     launches: tuple[int, ...] = ()
     """Launches that were cut short: no trial rests on them any more."""
     slices: tuple[int, ...] = ()
@@ -310,7 +311,7 @@ class SliceTaken(msgspec.Struct, frozen=True, tag="slice"):
 
     slice: Slice
     n_neighbours: int = 0
-    """Busy processes that the tool itself kept beside it."""
+    """Busy processes that the tool itself ran next to it."""
 
 
 class LaunchEnded(msgspec.Struct, frozen=True, tag="ended"):

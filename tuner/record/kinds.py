@@ -1,4 +1,4 @@
-"""What a file is that was given where another kind was needed, for error messages."""
+"""The kind of a file that was given instead of another kind, for error messages."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ _BY_SUFFIX = {
 
 
 def kind_of(path: Path) -> str:
-    """Name the kind of a file by its name, with an article; empty where the name does not tell."""
+    """Name the kind of a file by its name, with an article; empty if the name does not show it."""
     if path.match("recommended*.toml"):
         return "a recommendation"
     return _OF_A_STUDY.get(path.name) or _BY_SUFFIX.get(path.suffix.lower(), "")
 
 
 def recommendation_near(path: Path) -> str:
-    """Return the path of a recommendation in, below or beside a path, or how one is named."""
+    """Return the path of a recommendation in, below or next to a path, or an example of one."""
     try:
         folder = path if path.is_dir() else path.parent
         below = sorted(folder.glob(f"*/{RECOMMENDED}")) if folder == path else []

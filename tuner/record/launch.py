@@ -1,8 +1,8 @@
-"""A launch and what was seen in it: the request, the preparation, the slices, the end.
+"""A launch and its measurements: the request, the preparation, the slices, the end.
 
 Metrics (all times are wall-clock seconds):
   rate            items / seconds of a slice; the discarded call after a pause, warm-up, output
-                  check, compilation and start-up are outside it
+              check, compilation and start-up are outside it
   start_up_s      from the request until the worker answers, process creation included
   import_s        importing the framework; build_s: the model with its weights, placed and wrapped
   first_call_s    tracing, freezing and the first call of a batch size, compilation included
@@ -43,11 +43,11 @@ class Purpose(StrEnum):
     EXPLAIN = "explain"
     DESIGN = "design"
     BOUND = "bound"
-    """What one request at a time takes: it sets the latency that a server keeps within."""
+    """The default's time for one request at a time: it sets the latency bound of a server."""
 
 
 UNPACED = (Purpose.CONFIRM, Purpose.EXPLAIN, Purpose.DESIGN, Purpose.BOUND)
-"""Purposes of launches that were not measured beside the pacer: most took turns in rounds."""
+"""Purposes of launches that were not measured next to the pacer: most were in rounds."""
 
 
 class Interference(msgspec.Struct, frozen=True):
@@ -64,10 +64,10 @@ class Interference(msgspec.Struct, frozen=True):
     pressure: float = 0.0
     involuntary_switches: int = 0
     gpu_foreign: float | None = None
-    """Share of the measured card's multiprocessors that others used; None where it is not known."""
+    """Share of the measured card's multiprocessors that others used; None if unknown."""
     gpu_power_capped: float = 0.0
-    """Share of the time in which the power limit held the card's clocks down; recorded and never
-    judged: whoever computes fast enough reaches it."""
+    """Share of the time in which the power limit lowered the card's clocks. Recorded and never
+    judged: every fast program reaches it."""
     dirty: tuple[str, ...] = ()
     """The reasons why the slice does not count as clean; empty if it does."""
     own: float | None = None
@@ -75,20 +75,20 @@ class Interference(msgspec.Struct, frozen=True):
 
 
 class DeviceMemory(msgspec.Struct, frozen=True):
-    """What a launch held in the memory of a card, by the framework's own allocator."""
+    """The memory of a launch on a card, according to the framework's own allocator."""
 
     allocated_peak_bytes: int
     """The most that tensors took at any time so far."""
     reserved_peak_bytes: int
     """The most that the allocator held for them: what other programs could not have."""
     reserved_bytes: int
-    """What it holds after the warm-up: a waiting launch keeps it."""
+    """The memory after the warm-up: a waiting launch keeps it."""
     card_bytes: int
-    """What the card has."""
+    """The card's total memory."""
 
 
 class Share(msgspec.Struct, frozen=True):
-    """What one instance, or one of several callers, did in a slice from the common start."""
+    """The work of one instance, or of one of several callers, in a slice, from the common start."""
 
     calls: int
     seconds: _Positive
@@ -124,11 +124,11 @@ def packed(call_s: Iterable[float]) -> bytes:
 
 
 class Slice(msgspec.Struct, frozen=True):
-    """Timed work inside a launch: at least the asked seconds and one whole call.
+    """Timed work inside a launch: at least the requested seconds and one whole call.
 
-    Of a team: `calls` are those of all instances, `seconds` the longest of theirs. They start at
-    one moment, and none stops working before the last has timed its slice. So with several callers
-    of one process.
+    With several instances, `calls` are those of all, and `seconds` the longest of theirs. They
+    start at the same moment, and none stops working before the last has timed its slice. The same
+    holds for several callers of one process.
     """
 
     index: int
@@ -144,13 +144,13 @@ class Slice(msgspec.Struct, frozen=True):
     latency: Latency | None = None
     """Percentiles of the calls below, for readers who need no more."""
     energy_j: float | None = None
-    """What the measured card took, whoever computed; None where nothing tells it."""
+    """The energy of the measured card, whoever computed; None if nothing shows it."""
     packed_calls: bytes = b""
     """Seconds of every call, in their order; a team's, instance by instance. Empty where calls were
     not timed one by one, and in launches of earlier versions. Single precision, little-endian.
     Where requests arrived at a server: of every request, from the moment at which it was due."""
     served: Served | None = None
-    """None where no server was measured."""
+    """None if no server was measured."""
 
     def __post_init__(self) -> None:
         """Refuse calls that no clock has timed: raises ValueError."""
@@ -181,10 +181,10 @@ Evidence = Literal["effective", "accepted", "environment_only"]
 
 
 class ReadBack(msgspec.Struct, frozen=True):
-    """What a knob is in truth, read inside the measured process.
+    """The actual value of a knob, read inside the measured process.
 
-    evidence: `effective` seen in the library or the kernel; `accepted` the interface took it;
-    `environment_only` cannot be observed (echoing the environment is no evidence).
+    evidence: `effective`: observed in the library or the kernel; `accepted`: the interface took it;
+    `environment_only`: not observable (echoing the environment is no evidence).
     """
 
     knob: str
@@ -192,7 +192,7 @@ class ReadBack(msgspec.Struct, frozen=True):
     observed: Value | None
     evidence: Evidence
     how: str
-    """What was looked at, in words."""
+    """What was examined, in words."""
 
     @property
     def in_force(self) -> bool:
@@ -225,7 +225,7 @@ class Prepared(msgspec.Struct, frozen=True, tag="prepared"):
     """The most that was resident at any time so far; freezing a graph can take many times more
     than running it."""
     memory_private_bytes: int
-    """Anonymous memory resident after the warm-up: what a waiting launch holds."""
+    """Anonymous memory resident after the warm-up: that of a waiting launch."""
     read_back: tuple[ReadBack, ...]
     memory_shared_bytes: int = 0
     """The part of the peak that is mapped files: another process that maps them shares it."""
@@ -234,14 +234,14 @@ class Prepared(msgspec.Struct, frozen=True, tag="prepared"):
     is_traced: bool = True
     """Whether a call was traced for the read-back; else it says less: another launch did it."""
     device_memory: DeviceMemory | None = None
-    """None where a model lies in the host's memory alone."""
+    """None if the model is in the host's memory alone."""
 
 
 class Checked(msgspec.Struct, frozen=True, tag="checked"):
     """The outputs were compared with the default's, after the last slice.
 
-    Never before: what the check allocates changes how glibc's malloc serves the calls after it
-    (its mmap threshold grows with the largest block freed): 26 images/s became 39, measured on
+    Never before: what the check allocates changes how glibc's malloc serves the calls after it (its
+    mmap threshold grows with the largest block freed): 26 images/s became 39, measured on
     resnet50's default with PyTorch 2.13. For the same reason a launch serves one batch size only:
     after another one, resnet50's default ran at 0.91 to 1.17 of its rate (benchmarks/swept.py).
     """
@@ -254,7 +254,7 @@ REST = "everything else"
 
 
 class Operator(msgspec.Struct, frozen=True):
-    """What the calls of one kind of operator took, those inside it not counted."""
+    """The time of the calls of one kind of operator, without the operators inside it."""
 
     name: str
     seconds: float
@@ -266,12 +266,12 @@ class Operator(msgspec.Struct, frozen=True):
 class Profiled(msgspec.Struct, frozen=True, tag="profiled"):
     """Where the time of a call goes, by the framework's own profiler, the longest first.
 
-    Taken after the last slice: a profiler slows what it watches. Operators that run side by side
+    Taken after the last slice, because a profiler slows its process. Operators that run in parallel
     may sum up to more than a call takes.
     """
 
     operators: tuple[Operator, ...]
-    """At the end, what those that are not listed took together."""
+    """The last entry is the sum of the operators that are not listed."""
     call_s: float
     """Of a call under the profiler."""
     n_calls: int
@@ -295,22 +295,22 @@ class LaunchRequest(msgspec.Struct, frozen=True):
     started_s: float = 0.0
     """Seconds of the study's budget used when the launch began."""
     padding_bytes: int = 0
-    """Length of a variable that does nothing but move the stack: where it begins changes speeds
-    (Mytkowicz et al. 2009), so that it is drawn anew for every launch."""
+    """Length of a variable that only moves the stack: where it begins changes speeds (Mytkowicz et
+    al. 2009), so that each launch draws it anew."""
     scenario: str = OFFLINE
     n_companions: int = 0
-    """How many other launches were prepared beside it, until its first call had returned: what they
-    did was not measured, but took longer. Seconds that the worker tells of its start, its model and
-    its first call are then those beside others."""
+    """The number of launches prepared in parallel, until its first call had returned. Nothing was
+    measured meanwhile, but preparation took longer: the worker's seconds of its start, its model
+    and its first call include that."""
     callers: int = 1
     """Threads of the process that call at the same time."""
     batching: Batching | None = None
-    """Of a server's requests, `batch` at the most; None where no server is measured."""
+    """For a server's requests, `batch` at most; None if no server is measured."""
     slo: Slo | None = None
 
     @property
     def load(self) -> Load:
-        """What is offered to it."""
+        """The requests of the slice."""
         return Load(self.scenario, self.batch, self.callers, self.batching)
 
 
@@ -322,7 +322,7 @@ class LaunchRecord(msgspec.Struct):
     prepared: Prepared | None = None
     slices: list[Slice] = []
     beside: list[Slice] = []
-    """Slices taken beside a synthetic busy neighbour, after the others."""
+    """Slices taken next to a synthetic busy neighbour, after the others."""
     n_neighbours: int = 0
     """Of how many processes."""
     check: OutputCheck | None = None

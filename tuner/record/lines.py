@@ -43,12 +43,12 @@ class LaunchFileLine(msgspec.Struct):
 
 
 class Written(msgspec.Struct, frozen=True):
-    """What a line of either kind holds, and how much of the budget was used when it was written."""
+    """The content of a line of either kind, and the budget used when it was written."""
 
     used_s: float
     note: Note | LaunchLine
     launch: int = 0
-    """In whose file it stands; 0 for the journal."""
+    """The launch whose file it is in; 0 for the journal."""
 
 
 _BEGINS = b'{"used_s":'
@@ -68,7 +68,7 @@ def _whole_lines(folder: Path, file: str) -> list[bytes]:
 
 
 def read_lines(folder: Path, file: str, decode: Callable[[bytes], Any]) -> list[Any]:
-    """Return the decoded lines of a study's file; raises StudyDamaged for one that is none."""
+    """Return the decoded lines of a study's file; raises StudyDamaged for an invalid one."""
     found: list[Any] = []
     try:
         for line in _whole_lines(folder, file):
@@ -191,7 +191,7 @@ class AppendOnly:
             raise StorageFailed(f"cannot write {path}: {error.strerror}") from error
 
     def cut_torn_line(self) -> None:
-        """Remove what a crash left without its end; only the holder of the lock may do that."""
+        """Remove an incomplete last line left by a crash; only the lock's holder may do that."""
         whole = sum(map(len, _whole_lines(self.path.parent, self.path.name)))
         if whole < self.path.stat().st_size:
             os.truncate(self.path, whole)

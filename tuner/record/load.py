@@ -1,6 +1,6 @@
-"""How work arrives at a model: the scenarios that a study may ask for, most of them MLPerf's.
+"""How work arrives at a model: the scenarios of studies, most of them MLPerf's.
 
-A scenario is an entry in SCENARIOS, which says what the tool must know, and a file of
+A scenario is an entry in SCENARIOS, which holds what the tool must know, and a file in
 tuner/worker/scenarios/, which makes its calls in the measured process.
 """
 
@@ -33,7 +33,7 @@ class Slo(msgspec.Struct, frozen=True):
     """0.99: 99 % of them."""
     seconds: float
     asked: str
-    """How it was asked for: --slo p99=15ms; or how it came about."""
+    """The option it comes from (--slo p99=15ms), or how it was chosen."""
     trace: Trace | None = None
     """How the requests arrive; None: at random (Poisson)."""
 
@@ -44,7 +44,7 @@ class Slo(msgspec.Struct, frozen=True):
 
     @property
     def least_requests(self) -> int:
-        """Of so many, one is expected beyond the quantile: of fewer it says nothing."""
+        """The number of requests of which one is expected beyond the quantile."""
         return round(1 / (1 - self.quantile))
 
 
@@ -54,7 +54,7 @@ class Batching(msgspec.Struct, frozen=True):
     sizes: tuple[int, ...]
     """The batches that the model was prepared for, ascending: others are padded to the next."""
     wait_s: float = 0.0
-    """The longest that the oldest request waits for others, where the batch is not full."""
+    """The longest time that the oldest request waits for others if the batch is not full."""
     n_servers: int = 1
     """Instances that take from one line."""
 
@@ -64,12 +64,12 @@ class Batching(msgspec.Struct, frozen=True):
         return self.sizes[-1]
 
     def padded(self, n_requests: int) -> int:
-        """Return the size in which so many requests are answered; the largest for more."""
+        """Return the size of the batch that answers n requests; the largest for more."""
         return self.sizes[min(bisect.bisect_left(self.sizes, n_requests), len(self.sizes) - 1)]
 
 
 class Scenario(msgspec.Struct, frozen=True):
-    """What a scenario means for what is searched and how it is judged."""
+    """A scenario's meaning for the search and for the verdict."""
 
     summary: str
     metric: str
@@ -126,7 +126,7 @@ _MOST_SERVED = 256
 
 
 def served_batches(largest: int) -> tuple[int, ...]:
-    """Return what a server's largest batch may be, of a model that is called with `largest`."""
+    """Return the possible largest batches of a server for a model called with `largest`."""
     most = min(max(1, largest), _MOST_SERVED)
     return tuple(4**k for k in range(most.bit_length()) if 4**k <= most)
 
@@ -155,7 +155,7 @@ class Load(msgspec.Struct, frozen=True):
     callers: int = 1
     """Threads of one process that call at the same time."""
     batching: Batching | None = None
-    """None where no server is measured."""
+    """None if no server is measured."""
 
     @property
     def sizes(self) -> tuple[int, ...]:

@@ -1,8 +1,8 @@
-"""The highest rate at which a server keeps within a latency: the edge between trials at rates.
+"""The maximum rate at which a server keeps within a latency bound, from trials at several rates.
 
-Latencies rise with the rate, noise aside: the trials are made monotone (pool-adjacent-violators, as
-isotonic regression is computed), and the edge is where the line through them, in logarithms,
-crosses the bound.
+Latencies rise with the rate, noise aside. The trials are made monotone (pool-adjacent-violators, as
+in isotonic regression). The maximum rate is where the line through them, in logarithms, crosses the
+bound.
 """
 
 from __future__ import annotations
@@ -16,13 +16,14 @@ from tuner.record.launch import Slice, percentile
 from tuner.record.load import Batching, Slo
 
 _CLIFF = 3.0
-"""Times by which the latency rises over a cliff, from the last rate that keeps within the bound to
-the first that does not: then the line between the two says little of what lies there."""
+"""Factor by which the latency rises over a cliff, from the last rate within the bound to the first
+beyond: the line between the two then says little about the rates in between."""
 _LEAST_TRIALS, _MOST_TRIALS = 5, 10
 _WIDE = 1.3
 """Between the rates while the edge lies outside of them."""
 _NARROW = 1.08
-"""Between the rates beside the edge, when it is known well enough: launches scatter by more."""
+"""Ratio of the rates on both sides of the bound at which it is known well enough: launches scatter
+by more."""
 
 
 class Trial(NamedTuple):
@@ -36,10 +37,10 @@ class Trial(NamedTuple):
 
 
 class Edge(NamedTuple):
-    """Where a server's latency crosses the bound."""
+    """The rate at which a server's latency crosses the bound."""
 
     rate: float
-    """Requests per second; 0 where no trial kept within the bound."""
+    """Requests per second; 0 if no trial met the bound."""
     low: float
     """The highest rate, of those made monotone, that kept within; 0 if none did."""
     high: float
@@ -71,10 +72,10 @@ def edge_of(trials: Sequence[Trial], bound_s: float) -> Edge:
 def next_rate(
     trials: Sequence[Trial], bound_s: float, *, start: float, least: float
 ) -> float | None:
-    """Return the rate at which the next trial tells most of the edge; None if it is known.
+    """Return the most informative rate for the next trial; None if the maximum is known.
 
-    Outwards until the edge lies between two rates, then between them. start: where it is expected.
-    least: the rate below which it is not looked for: nobody serves so few.
+    Outwards until the maximum lies between two rates, then between them. start: the expected rate.
+    least: the rate below which no server is useful.
     """
     if not trials:
         return start
@@ -93,7 +94,7 @@ def next_rate(
 
 
 def is_lowest(rate: float, least: float) -> bool:
-    """Tell whether a trial at a rate leaves none below it that is worth one."""
+    """Tell whether a trial at a rate leaves no lower rate worth trying."""
     return bool(rate <= least * _WIDE**0.5)
 
 
@@ -124,7 +125,7 @@ def most_answered(taken: Slice) -> float:
 
 
 def alone_s(taken: Slice) -> float:
-    """Return the median seconds of a request that nobody else stands in the way of."""
+    """Return the median seconds of a request that waits for no other."""
     assert taken.served is not None
     if taken.served.levels:
         return statistics.median(taken.served.levels[0].took_s)
@@ -132,10 +133,10 @@ def alone_s(taken: Slice) -> float:
 
 
 def crossing(taken: Slice, slo: Slo) -> float | None:
-    """Return the rate at which callers that post in a closed loop wait as long as a bound allows.
+    """Return the rate at which callers in a closed loop wait as long as the bound allows.
 
-    Between the last number of them that does not and the next; the highest rate where none does,
-    None where a single one does.
+    Interpolated between the last number of callers within the bound and the next. The highest rate
+    if all are within it, None if a single caller is not.
     """
     assert taken.served is not None
     waited = [

@@ -1,4 +1,4 @@
-"""How noisy is too noisy for a figure, and what is said instead."""
+"""When a noise floor is too high to be printed, and what is printed instead."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def is_too_noisy(floor: float, launch_sd: float | None) -> bool:
 
 
 def floor_in_words(floor: float, launch_sd: float | None) -> str:
-    """Write a noise floor; where it is too high to mean anything, what makes it so."""
+    """Write a noise floor; if it is too high to mean anything, the reason."""
     if floor <= TOO_HIGH:
         return f"{floor:.1%}"
     why = "the host was too noisy" if is_too_noisy(floor, launch_sd) else "too few rounds"

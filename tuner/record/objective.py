@@ -1,11 +1,11 @@
-"""What is better: the metric of a study, the bounds that its winner keeps, and the goal.
+"""The objective: the metric of a study, the bounds that its winner keeps, and the goal.
 
 Two scales are used. A *value* is what a person reads, in the metric's unit: 39 items/s, 25.6 ms. A
-*worth* is what the search and the claims compute with: a logarithm, turned so that more is better.
-The difference of two worths is the logarithm of a ratio, above 1 where the first is better: both 39
-against 26 items/s and 26 against 39 ms are 1.5x.
+*score* is what the search and the claims compute with: a logarithm, with the sign that makes more
+better. The difference of two scores is the logarithm of a ratio, above 1 if the first is better:
+both 39 against 26 items/s and 26 against 39 ms are 1.5x.
 
-A metric is an entry in METRICS, a goal one in GOALS: nothing else knows what either of them means.
+A metric is an entry in METRICS, a goal one in GOALS: no other module knows what they mean.
 """
 
 from __future__ import annotations
@@ -24,29 +24,29 @@ from tuner.record.max_rate import Trial, edge_of, most_answered
 
 Direction = Literal["maximize", "minimize"]
 Cost = Literal["memory", "latency"]
-"""What a configuration may need more of than another: bytes, and the seconds of a call."""
+"""Resources that configurations differ in: bytes, and the seconds of a call."""
 
 
 class Metric(msgspec.Struct, frozen=True):
-    """A figure of merit, and how it is read from what was measured."""
+    """A metric, and how it is computed from measurements."""
 
     words: str
     unit: str
     direction: Direction
     of_slice: Callable[[Slice], float]
-    """The value of a slice: what the search and the pacer go by."""
+    """The value of a slice: what the search and the pacer use."""
     of_launch: Callable[[Sequence[Slice], Slo | None], float | None] | None = None
     """The value of a confirming launch, by all of its slices, at least one; None of one that has
     none. No function: it is that of the middle slice."""
     least_calls: int = 0
-    """So many calls a confirming launch makes at the least."""
+    """The number of calls that a confirming launch makes at least."""
     searched_by: str = ""
-    """What the search goes by in the place of it, in words; empty where it is the same."""
+    """What the search uses instead of the metric, in words; empty if it is the same."""
     search_unit: str = ""
-    """The unit of that; empty where it is the same."""
+    """The unit of that; empty if it is the same."""
     of_busy_slice: Callable[[Slice], float] | None = None
-    """The value of a slice beside a busy neighbour, where it is another: no rate is within a bound
-    that is out of reach there."""
+    """The value of a slice next to a busy neighbour, if it is another one: a rate has no meaning
+    within a bound that cannot be met there."""
     is_rate: bool = False
     """Whether it is items, or requests, per second."""
 
@@ -56,7 +56,7 @@ def _mean_call_ms(taken: Slice) -> float:
 
 
 def quantile_ms(quantile: float) -> Callable[[Sequence[Slice], Slo | None], float]:
-    """Return what takes a launch by a quantile over all of its calls."""
+    """Return a function of a launch: a quantile over all of its calls."""
 
     def of_launch(slices: Sequence[Slice], _: Slo | None) -> float:
         return 1000 * percentile([seconds for s in slices for seconds in s.call_s], quantile)
@@ -69,10 +69,10 @@ def _sustained(taken: Slice) -> float:
 
 
 def _rate_within(slices: Sequence[Slice], slo: Slo | None) -> float | None:
-    """Return the edge between the trials of a launch, None where no trial kept within the bound.
+    """Return the maximum rate between the trials of a launch, None if no trial met the bound.
 
-    Never more than the servers can answer: a short trial ends before an overrun line is felt.
-    Without trials, what a simulation says.
+    At most what the servers can answer: a short trial ends before an overflowing queue is noticed.
+    Without trials, the simulated rate.
     """
     assert slo is not None
     timed, trials = timed_of(slices), trials_of(slices, slo)
@@ -85,12 +85,12 @@ def _rate_within(slices: Sequence[Slice], slo: Slo | None) -> float | None:
 
 
 def timed_of(slices: Sequence[Slice]) -> list[Slice]:
-    """Return those of a server in which nobody sent requests: every batch was timed in turn."""
+    """Return a server's slices without requests, in which every batch was timed in turn."""
     return [s for s in slices if s.served is not None and not s.served.offered]
 
 
 def offered_of(slices: Sequence[Slice]) -> list[Slice]:
-    """Return those of a server in which requests arrived."""
+    """Return a server's slices in which requests arrived."""
     return [s for s in slices if s.served is not None and s.served.offered]
 
 
@@ -150,16 +150,16 @@ METRICS = {
 
 
 class Bound(msgspec.Struct, frozen=True):
-    """What a winner must not exceed."""
+    """A limit that a winner must not exceed."""
 
     figure: Literal["memory"]
     most: float
-    """memory: bytes that are resident at the most, over all instances."""
+    """memory: peak resident bytes, over all instances."""
     asked: str
-    """How it was asked for: --max-memory 4G."""
+    """The option it comes from: --max-memory 4G."""
 
     def of(self, record: LaunchRecord) -> float | None:
-        """Return the figure of a launch; None where it does not tell."""
+        """Return the figure of a launch; None if the launch does not show it."""
         return None if record.prepared is None else float(record.prepared.memory_peak_bytes)
 
     def in_words(self, figure: float) -> str:
@@ -168,13 +168,13 @@ class Bound(msgspec.Struct, frozen=True):
 
 
 class Goal(msgspec.Struct, frozen=True):
-    """What a user wants: a metric, and what else is asked of a winner."""
+    """What a user wants: a metric, and further demands on a winner."""
 
     summary: str
     metric: str = ""
     """Empty: that of the scenario."""
     bears_neighbours: bool = False
-    """Whether what collapses beside a busy neighbour is no winner."""
+    """Whether a configuration that degrades under contention cannot win."""
 
 
 GOALS = {
@@ -192,7 +192,7 @@ class Objective(msgspec.Struct, frozen=True):
     bounds: list[Bound] = []
     bears_neighbours: bool = False
     slo: Slo | None = None
-    """Of a server; None where it is not known yet, or nobody serves."""
+    """The latency bound of a server; None if it is not known yet, or if there is no server."""
     accepted_costs: tuple[Cost, ...] = ()
     """Costs that a winner may raise although nothing proves that they are needed."""
 
@@ -227,7 +227,7 @@ class Objective(msgspec.Struct, frozen=True):
 
     @property
     def least_calls(self) -> int:
-        """So many calls a confirming launch makes at the least."""
+        """The number of calls that a confirming launch makes at least."""
         return METRICS[self.metric].least_calls
 
     @property
@@ -242,33 +242,33 @@ class Objective(msgspec.Struct, frozen=True):
 
     @property
     def search_unit(self) -> str:
-        """The unit of what the search goes by."""
+        """The unit of what the search uses."""
         return METRICS[self.metric].search_unit or self.unit
 
     @property
     def is_of_launch(self) -> bool:
-        """Whether what a confirming launch is worth is said by all of its slices together."""
+        """Whether the score of a confirming launch is computed from all of its slices together."""
         return METRICS[self.metric].of_launch is not None
 
     @property
     def searched_by(self) -> str:
-        """What the search goes by in the place of the metric, in words; empty if by the same."""
+        """What the search uses instead of the metric, in words; empty if it is the same."""
         return METRICS[self.metric].searched_by
 
     def of_slice(self, taken: Slice) -> float:
-        """Return the worth of a slice."""
+        """Return the score of a slice."""
         return self._worth(METRICS[self.metric].of_slice(taken))
 
     def beside(self, slices: Sequence[Slice]) -> float:
-        """Return what slices are worth, at least one, as those beside a busy neighbour are."""
+        """Return the score of slices next to a busy neighbour, at least one."""
         metric = METRICS[self.metric]
         value_of = metric.of_busy_slice or metric.of_slice
         return statistics.median(self._worth(value_of(taken)) for taken in slices)
 
     def of_launch(self, slices: Sequence[Slice]) -> float | None:
-        """Return the worth of a launch by its slices, at least one, of a metric that is of them.
+        """Return the score of a launch from all of its slices, at least one.
 
-        None of a launch that has none: a server that keeps within the bound at no rate.
+        None if the metric has no value: a server that meets the bound at no rate.
         """
         of_launch = METRICS[self.metric].of_launch
         assert of_launch is not None
@@ -279,11 +279,11 @@ class Objective(msgspec.Struct, frozen=True):
         return math.log(value) if self.direction == "maximize" else -math.log(value)
 
     def value(self, worth: float) -> float:
-        """Return the value in the metric's unit that is worth so much."""
+        """Return the value of a score, in the metric's unit."""
         return math.exp(worth if self.direction == "maximize" else -worth)
 
     def in_unit(self, worths: Interval) -> Interval:
-        """Turn an interval over exp(worth) into one in the metric's unit."""
+        """Turn an interval of exp(score) into one in the metric's unit."""
         if self.direction == "maximize":
             return worths
         return Interval(1 / worths.point, 1 / worths.high, 1 / worths.low, worths.confidence)

@@ -18,18 +18,18 @@ class Outcome(StrEnum):
     WRONG_OUTPUT = "wrong_output"
     NOT_APPLICABLE = "not_applicable"
     OVER_BOUND = "over_bound"
-    """It was measured, and its launches together exceed what the user allows."""
+    """It was measured, and its launches together exceed a bound of the user."""
     INTERRUPTED = "interrupted"
     """The tool itself was stopped; says nothing about the configuration."""
 
 
 def counts_as_measured(outcome: Outcome) -> bool:
-    """Tell whether a launch told its speed, if only that it is far from the best."""
+    """Tell whether a launch showed its speed, even if only that it is far from the best."""
     return outcome in (Outcome.MEASURED, Outcome.PRUNED)
 
 
 class Ending(msgspec.Struct, frozen=True):
-    """An outcome with its reason (empty where it was measured)."""
+    """An outcome with its reason (empty if it was measured)."""
 
     outcome: Outcome
     reason: str = ""

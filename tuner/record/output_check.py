@@ -8,10 +8,10 @@ from __future__ import annotations
 import msgspec
 
 MAX_DRIFT_SAME = 1e-4
-"""Drift up to which outputs count as the default's where no setting changes numerics."""
+"""Drift up to which outputs count as the default's, for settings that keep the numerics."""
 SAME_AS_DEFAULT = 1.5
-"""Where the default itself rounds more coarsely than fp32 (cuDNN convolves in TF32), outputs may be
-so many times as far from exact ones as its own. Measured on an H100, resnet50: the default is off
+"""If the default itself rounds more coarsely than fp32 (cuDNN convolves in TF32), outputs may be
+this many times as far from exact ones as its own. Measured on an H100, resnet50: the default is off
 by 2.0e-3, compiled and with folded norms too; from each other they are 5e-4 to 2.6e-3 away."""
 MAX_DRIFT_REDUCED = 5e-2
 """The same for reduced precision, unless the model states a bound of its own."""
@@ -26,7 +26,7 @@ MAX_CHANGED_REDUCED = 0.10
 within the drift above changed 0 to 7.0 % of the classes of random networks, about 1.8 times the
 drift; trained ones have larger margins."""
 BY_CHANCE = 2
-"""So many inputs (or integers) more may change: 32 measure a share of 10 % no better than that."""
+"""This many more inputs (or integers) may change: 32 inputs measure a share of 10 % no better."""
 MOST_CHANGED = 0.5
 """The most that may change, however few there are: exchanged answers have 1."""
 MIN_TOP1_INPUTS = 64
@@ -46,13 +46,13 @@ class OutputCheck(msgspec.Struct, frozen=True):
     """How far the outputs are from the default's, and whether that is allowed.
 
     drift: the largest over output tensors of ||y - y0|| / ||y0 - mean over inputs of y0||.
-    top1_agreement: share of equal top-1 classes over the `top1_inputs` inputs whose class the
-    default leads clearly; None where the model has no classes, or none is clear.
-    `top1_informative` is False for few inputs, and where a constant answer would agree as well.
-    accuracy: what the user's function made of these outputs and of the default's; None where there
-    is no such function, or numerics are the same.
+    top1_agreement: share of equal top-1 classes over the `top1_inputs` inputs whose class leads
+    clearly in the default; None if the model has no classes, or none is clear. `top1_informative`
+    is False for few inputs, and if a constant answer would agree as well. accuracy: the result of
+    the user's function for these outputs and the default's; None without such a function, or if the
+    numerics are the same.
 
-    None, "" and 0 stand in files of earlier versions, which did not have the later figures. Their
+    None, "" and 0 appear in files of earlier versions, which did not have the later figures. Their
     clear inputs led by 8 times the error of the compared outputs themselves.
     """
 
@@ -66,10 +66,10 @@ class OutputCheck(msgspec.Struct, frozen=True):
     accuracy: float | None = None
     default_accuracy: float | None = None
     default_drift: float = 0.0
-    """How far the default itself is from fp32 that rounds nothing else: outputs are compared with
-    those. 0 where the default is exact."""
+    """How far the default itself is from exact fp32: outputs are compared with the exact ones. 0 if
+    the default is exact."""
     top1_all: float | None = None
-    """Share of equal top-1 classes over all inputs; None where the model has no classes."""
+    """Share of equal top-1 classes over all inputs; None if the model has no classes."""
     channel_drift: float | None = None
     """The largest drift of a channel: one index of an axis after the inputs'."""
     channel: str = ""
@@ -78,8 +78,8 @@ class OutputCheck(msgspec.Struct, frozen=True):
     """Nine inputs in ten are off by at most this share of how far a typical output is from the
     median one."""
     changed: float | None = None
-    """Share of a tensor's integers that differ, of those that differ between inputs: of the tensor
-    that is the furthest beyond its bound. None without such tensors."""
+    """Share of a tensor's integers that differ, of those that differ between inputs, for the tensor
+    furthest beyond its bound. None without such tensors."""
     changed_of: int = 0
     """How many integers of that tensor differ between inputs, over all inputs."""
     unrelated: str = ""
@@ -113,11 +113,11 @@ def bounds_of(
     default_drift: float = 0.0,
     default_changed: float = 0.0,
 ) -> Bounds:
-    """Return what the outputs are held to.
+    """Return the bounds for outputs.
 
-    tolerance: the drift that the user allows under reduced precision; who allows more of it allows
-    more changed classes and integers in proportion. default_drift, default_changed: how far the
-    default's own outputs are from exact ones; 0 where it is exact.
+    tolerance: the drift that the user allows under reduced precision; a larger one allows
+    proportionally more changed classes and integers. default_drift, default_changed: how far the
+    default's own outputs are from exact ones; 0 if it is exact.
     """
     drift = same = same_bound(default_drift)
     flipped = MAX_CHANGED_REDUCED * same / MAX_DRIFT_REDUCED
@@ -139,7 +139,7 @@ def bounds_of(
 
 
 def changed_bound(share: float, n: int) -> float:
-    """Return which share of n inputs or integers may change if `share` of all may; none is none."""
+    """Return the share of n inputs or integers that may change if `share` of all may; 0 stays 0."""
     return min(share + BY_CHANCE / max(n, 1), max(share, MOST_CHANGED)) if share else 0.0
 
 

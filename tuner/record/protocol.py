@@ -23,12 +23,12 @@ STACK_SIGNAL = signal.SIGUSR2
 
 
 def weights_beside(reference: Path) -> Path:
-    """Return where the weights wait for a session's later launches."""
+    """Return where the weights wait for later launches of a session."""
     return reference.with_suffix(".weights")
 
 
 def draft_of(weights: Path) -> Path:
-    """Return where they lie until it is known that they are of use."""
+    """Return where they lie until it is known whether they are of use."""
     return weights.with_suffix(".part")
 
 
@@ -37,11 +37,11 @@ class ListModels(msgspec.Struct, frozen=True, tag="list_models"):
 
     models: tuple[ModelRef, ...]
     each_variant: bool = False
-    """Whether a file with variants has a card for each; else one of what is named."""
+    """Whether to describe every variant of a file, or only the named one."""
 
 
 class LookAt(msgspec.Struct, frozen=True, tag="look_at"):
-    """Start a user's own program or server with nothing set, and tell what it is."""
+    """Start a user's own program or server without settings, and report what it is."""
 
     model: ModelRef
 
@@ -80,10 +80,10 @@ class Begin(msgspec.Struct, frozen=True, tag="begin"):
     mode: str = INFERENCE
     device: str = CPU
     traces: bool = True
-    """Whether settings are read back off a trace of a call where that is costly: on a card it takes
+    """Whether settings are read back from a trace of a call, if that is costly: on a card it takes
     6 s (H100, PyTorch 2.11), so that one launch of a configuration does it for all."""
     placed: Placed | None = None
-    """Of a server; None where the worker was started under the settings itself."""
+    """For a server; None if the worker was started with the settings itself."""
 
 
 class Prepare(msgspec.Struct, frozen=True, tag="prepare"):
@@ -103,11 +103,11 @@ class Measure(msgspec.Struct, frozen=True, tag="measure"):
     seconds: float
     discard: int
     in_team: bool = False
-    """Tell the stage READY after the discarded calls and wait for Go; when the slice is timed tell
-    the stage TIMED and go on calling until Halt, so that no instance ends its slice beside idle
-    ones."""
+    """Report the stage READY after the discarded calls and wait for Go. When the slice is timed,
+    report the stage TIMED and continue calling until Halt, so that no instance ends its slice next
+    to idle ones."""
     offer: Offer | None = None
-    """Requests that arrive at a server; None where nobody sends any."""
+    """Requests that arrive at a server; None if there are none."""
     line: str = ""
     """The file of the line in which they wait for all instances of a team; empty for one."""
 
@@ -128,7 +128,7 @@ LINE_BYTES = 4096
 
 
 class Serve(msgspec.Struct, frozen=True, tag="serve"):
-    """Connect to a Unix socket and answer what comes from there (Asked) until it is closed."""
+    """Connect to a Unix socket and answer its requests (Asked) until it is closed."""
 
     address: str
 
@@ -148,7 +148,7 @@ ASKED = struct.Struct("<II")
 
 
 class Profile(msgspec.Struct, frozen=True, tag="profile"):
-    """Tell where the time of calls goes; no slice is taken after it."""
+    """Profile calls; no slice is taken after it."""
 
     seconds: float
     """For about so long; one call at least."""
@@ -165,7 +165,7 @@ class Check(msgspec.Struct, frozen=True, tag="check"):
     n_inputs: int
     changes_numerics: bool
     tolerance: float | None = None
-    """Drift that reduced precision may have, where the user says so."""
+    """Drift allowed to reduced precision, if the user set it."""
 
 
 class MakeReference(msgspec.Struct, frozen=True, tag="make_reference"):
@@ -230,13 +230,13 @@ class Seen(msgspec.Struct, frozen=True, tag="seen"):
     """The answer to LookAt."""
 
     card: ModelCard
-    """It says what is wrong, where there are no facts."""
+    """The error, if there are no facts."""
     facts: dict[str, ModelFacts]
     """By framework."""
 
 
 class Stage(msgspec.Struct, frozen=True, tag="stage"):
-    """What the worker is doing now: importing, building, compiling, checking, warming up."""
+    """The worker's current activity: importing, building, compiling, checking, warming up."""
 
     name: str
 

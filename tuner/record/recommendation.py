@@ -1,4 +1,4 @@
-"""`recommended.toml`: the settings to ship, with what they are claimed to do, where and how."""
+"""`recommended.toml`: the settings to ship, with the claim about them, its workload and host."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ INSTANCES_VARIABLE = "TUNE_FRAMEWORK_INSTANCES"
 
 Expected = Literal["predicted", "looked_up", "not_known"]
 EXPECTED = ("predicted", "looked_up", "not_known")
-"""The verdicts of claims of which nothing was measured here: by rules of other models, or by what a
-study of this model found on such a host; not_known where neither says what to set."""
+"""The verdicts of claims without measurements on this host: from rules of other models, or from a
+study of this model on such a host; not_known if neither says what to set."""
 WITHOUT_SETTINGS = {
     "keep_default": "keep the default: nothing that was tried is faster",
     "ambiguous": "not decided: nothing was confirmed to be faster, so that nothing is set",
@@ -37,24 +37,24 @@ WITHOUT_SETTINGS = {
     "not_known": "not known: the guidelines do not say what to set; a study of this model tells",
     "looked_up": "keep the default: a study of this model on such a host found nothing faster",
 }
-"""What a recommendation without settings says, by its claim's verdict."""
+"""What a recommendation without settings means, by its claim's verdict."""
 
 
 class RecommendedWorkload(msgspec.Struct, frozen=True):
-    """What the settings were confirmed for."""
+    """The workload that the settings were confirmed for."""
 
     model: str
     framework: str
     scenario: str
     batch: int
     default_batch: int | None = None
-    """The batch at which the default was fastest: what the claim compares with."""
+    """The batch at which the default was fastest: the claim compares with it."""
     form: str = ""
-    """What the model was given as: code, script, export, saved or program."""
+    """The form in which the model was given: code, script, export, saved or program."""
     source_sha256: str = ""
     """Of the model's file."""
     device: str = CPU
-    """What it computed on."""
+    """The device."""
     callers: int = 1
     """How many called at the same time."""
     batch_dim: int | None = None
@@ -66,7 +66,7 @@ class RecommendedWorkload(msgspec.Struct, frozen=True):
 
 
 class RecommendedHost(msgspec.Struct, frozen=True):
-    """Where they were confirmed."""
+    """The host on which they were confirmed."""
 
     fingerprint: str
     cpu: str
@@ -100,16 +100,16 @@ class Setting(msgspec.Struct, frozen=True):
 
 
 class ShippedClaim(msgspec.Struct, frozen=True):
-    """What was confirmed, or what is expected."""
+    """The confirmed speedup, or the expected one."""
 
     verdict: Verdict | Expected
     n_rounds: int
     noise_floor: float
     speedup: Interval | None = None
     launch_sd: float | None = None
-    """What launches differed by (log) in the confirmation."""
+    """The scatter of launches (log) in the confirmation."""
     launch_freedom: int = 0
-    """Degrees of freedom that are claimed for it: those of a single arm's rounds."""
+    """Degrees of freedom claimed for it: those of a single arm's rounds."""
     default_rate: float | None = None
     """Items per second of the default at its best batch; None in files of earlier versions."""
     default_value: float | None = None
@@ -119,17 +119,17 @@ class ShippedClaim(msgspec.Struct, frozen=True):
     default_meets_slo: bool | None = None
     """False: the default keeps within no latency bound, so that no speedup is claimed."""
     rests_on: list[str] = []
-    """In words, where nothing was confirmed here: the rules, or the study."""
+    """The rules or the study behind it, in words, if nothing was confirmed here."""
     studies: list[str] = []
     """The names of those behind it, then."""
 
 
 class Tolerances(msgspec.Struct, frozen=True):
-    """What the outputs were held to."""
+    """The bounds for the outputs."""
 
     numerics: str
     max_drift: float | None = None
-    """None where the user's accuracy decided in its place."""
+    """None if the user's accuracy function decided instead."""
     max_accuracy_loss: float | None = None
 
 
@@ -151,16 +151,16 @@ class Recommendation(msgspec.Struct, frozen=True):
     memory_bytes: int | None = None
     """The most that all instances used together."""
     packages: dict[str, str] = {}
-    """Of each library in LD_PRELOAD that pip installs, by its file's name: NAME==VERSION.
+    """For each library in LD_PRELOAD that pip installs, by its file's name: NAME==VERSION.
 
-    LD_PRELOAD then holds the name alone: where it lies depends on the environment.
+    LD_PRELOAD then holds the name alone: its path depends on the environment.
     """
     bounds: list[Bound] = []
-    """What it was kept within."""
+    """The bounds that it kept."""
     slo: Slo | None = None
     """The latency that a server's requests were kept within."""
     outputs: OutputCheck | None = None
-    """How far its outputs were from the default's, where it was measured."""
+    """How far its outputs were from the default's, if it was measured."""
 
     @property
     def nothing_set(self) -> str:

@@ -50,7 +50,7 @@ class HostSection(msgspec.Struct, frozen=True):
 
 
 class Contribution(msgspec.Struct, frozen=True):
-    """What one setting of a winner is worth: the winner against the winner without it."""
+    """The effect of one setting of a winner: the winner against the winner without it."""
 
     knob: str
     value: Value
@@ -60,11 +60,11 @@ class Contribution(msgspec.Struct, frozen=True):
     n_rounds: int
     """Interleaved rounds behind it; 0 for a hint."""
     along: list[str] = []
-    """Settings that mean nothing without it: theirs is in its worth."""
+    """Settings that have no meaning without it: its effect includes theirs."""
 
 
 class CompileSeconds(msgspec.Struct, frozen=True):
-    """What compilation costs per start of the program; None where that was not seen."""
+    """The cost of compilation per start of the program; None if it was not measured."""
 
     cold: float | None
     warm: float | None
@@ -72,24 +72,24 @@ class CompileSeconds(msgspec.Struct, frozen=True):
     """Items after which a start with the compiler's cache there is paid back by speed; None where
     nothing is gained, or nothing has to be paid back."""
     in_company: bool = False
-    """Whether other launches were prepared beside the ones that tell: by itself it takes less."""
+    """Whether other launches were prepared in parallel to those measured: alone it takes less."""
 
 
 class BesideNeighbour(msgspec.Struct, frozen=True):
-    """How a configuration fared in the confirmation beside a synthetic busy neighbour.
+    """How an arm of the confirmation performed next to a synthetic busy neighbour.
 
-    collapses: surely, by a 95 % interval, it keeps less than half of the share of its rate that the
-    default keeps, or is slower there than the default.
+    collapses: by a 95 % interval, it keeps less than half of the share of its rate that the default
+    keeps, or is slower there than the default.
     """
 
     processes: int
     """Busy ones, on the same CPUs."""
     n_rounds: int
     kept: float
-    """Share of its undisturbed rate; of a server, of what it answers when never idle."""
+    """Share of its undisturbed rate; for a server, of its rate when it is never idle."""
     speedup: float
-    """Against the default beside the same neighbour; of a server, by the ratio of their rates and
-    by what both keep."""
+    """Against the default next to the same neighbour; for a server, from the ratio of their rates
+    and from what both keep."""
     interval: Interval | None
     """Of that; None from fewer than three rounds."""
     collapses: bool
@@ -98,8 +98,8 @@ class BesideNeighbour(msgspec.Struct, frozen=True):
 class OperatorProfile(msgspec.Struct, frozen=True):
     """Where the time of a call goes, by the framework's profiler; taken outside scored slices.
 
-    A profiler slows what it watches, and operators that run side by side may sum up to more than a
-    call: shares tell more than seconds.
+    A profiler slows its process, and operators that run in parallel may sum up to more than a call:
+    shares are more reliable than seconds.
     """
 
     operators: list[Operator]
@@ -116,7 +116,7 @@ class WinnerSection(msgspec.Struct, frozen=True):
     configuration: dict[str, Value]
     verdict: Verdict
     reason: str
-    """Why the verdict is what it is."""
+    """The reason for the verdict."""
     n_rounds: int
     rate: Interval | None
     """Items per second, whatever the objective; of all instances together."""
@@ -134,7 +134,7 @@ class WinnerSection(msgspec.Struct, frozen=True):
     noise_floor: float
     """At as many rounds as the verdict has."""
     contributions: list[Contribution] = []
-    """What each setting is worth; empty unless the verdict is `faster`."""
+    """The effect of each setting; empty unless the verdict is `faster`."""
     beside_neighbour: BesideNeighbour | None = None
     disturbed: float = 0.0
     """Share of the slices behind the verdict that something else disturbed."""
@@ -142,37 +142,38 @@ class WinnerSection(msgspec.Struct, frozen=True):
     """Seconds of a call at the winner's batch, over all of its instances; how slices are pooled:
     tuner/analysis/launches.py."""
     profile: OperatorProfile | None = None
-    """Of one instance, where there are several."""
+    """For one instance, if there are several."""
     value: Interval | None = None
     """In the objective's unit; None in results of earlier versions, which knew rates only."""
     value_undisturbed: Interval | None = None
-    """Where all calls count, disturbed ones too, what it is without those; else None."""
+    """If all calls count, disturbed ones too: the value without those; otherwise None."""
     stability: Stability | None = None
     """None unless the verdict is `faster`, and in results of earlier versions."""
     device_memory: DeviceMemory | None = None
-    """On the card; None where there is none."""
+    """On the card; None if there is none."""
     joules_per_item: float | None = None
-    """That the card took, over the confirming slices; None where nothing tells."""
+    """Energy of the card over the confirming slices; None if nothing shows it."""
     serving: Serving | None = None
-    """None where no requests arrived."""
+    """None if no requests arrived."""
     validations: list[Validation] = []
-    """What LoadGen said, as it was asked: of the lower bound of the rate, then of lower rates where
-    that was too slow; empty where it was not asked."""
+    """LoadGen's results in their order: for the lower bound of the rate, then for lower rates if
+    that was too slow; empty if it was not used."""
     cpu_share: float | None = None
-    """Of the allowed CPUs' time that it used in the confirmation; None where nothing tells."""
+    """Share of the allowed CPUs' time that it used in the confirmation; None if nothing shows it.
+    """
     is_unjustified: bool = False
     """Whether it is faster, and has a costly setting that nothing shows to be needed."""
     search_ratio: float | None = None
     """Of a candidate without rounds, against the default in the search: a hint, not a claim. None
     of all others, and in results of earlier versions."""
     n_won: int | None = None
-    """Rounds in which it beat the default. None where no round compared them, and in results of
+    """Rounds in which it beat the default. None if no round compared them, and in results of
     earlier versions."""
     n_compared: int = 0
-    """Rounds that compared them; also those that are too few for a claim."""
+    """Rounds that compared them, even if they are too few for a claim."""
     seconds_to_decide: float | None = None
-    """Of further rounds that would decide a class which is not decided, as things look now. None
-    where it is decided, where no reasonable number of rounds would, and in results of earlier
+    """Seconds of further rounds that would decide an undecided class, as estimated now. None if it
+    is decided, if no reasonable number of rounds would decide it, and in results of earlier
     versions."""
 
 
@@ -191,23 +192,24 @@ class DefaultSection(msgspec.Struct, frozen=True):
     value: Interval | None = None
     """In the objective's unit; None in results of earlier versions, which knew rates only."""
     value_undisturbed: Interval | None = None
-    """Where all calls count, disturbed ones too, what it is without those; else None."""
+    """If all calls count, disturbed ones too: the value without those; otherwise None."""
     over_bound: str = ""
     """Which bound the default itself exceeds; empty if none."""
     device_memory: DeviceMemory | None = None
-    """On the card; None where there is none."""
+    """On the card; None if there is none."""
     joules_per_item: float | None = None
-    """That the card took, over the confirming slices; None where nothing tells."""
+    """Energy of the card over the confirming slices; None if nothing shows it."""
     serving: Serving | None = None
-    """None where no requests arrived."""
+    """None if no requests arrived."""
     validations: list[Validation] = []
-    """What LoadGen said, as it was asked: of the lower bound of the rate, then of lower rates where
-    that was too slow; empty where it was not asked."""
+    """LoadGen's results in their order: for the lower bound of the rate, then for lower rates if
+    that was too slow; empty if it was not used."""
     cpu_share: float | None = None
-    """Of the allowed CPUs' time that it used in the confirmation; None where nothing tells."""
+    """Share of the allowed CPUs' time that it used in the confirmation; None if nothing shows it.
+    """
     search_value: float | None = None
-    """In the objective's unit, by the search: a hint. None where rounds tell, where the search goes
-    by another metric, and in results of earlier versions."""
+    """In the objective's unit, from the search: a hint. None if rounds show the value, if the
+    search uses another metric, and in results of earlier versions."""
 
 
 class BaselineSection(msgspec.Struct, frozen=True):
@@ -223,7 +225,7 @@ class BaselineSection(msgspec.Struct, frozen=True):
     substituted: list[str]
     configuration: dict[str, Value]
     speedup: Interval | None
-    """Confirmed; None where it was only searched."""
+    """Confirmed; None if it was only searched."""
     search_ratio: float | None
     """Against the default in the search: a hint, not a claim."""
     beside_neighbour: BesideNeighbour | None = None
@@ -239,26 +241,26 @@ class ModelInput(msgspec.Struct, frozen=True):
 
 
 class ModelSection(msgspec.Struct, frozen=True):
-    """What describes the model whatever its weights: what studies of other models are told by."""
+    """Properties of the model that do not depend on its weights; rules use them."""
 
     kind: str
     """cnn, transformer, recommendation, recurrent, mlp or other."""
     form: str
-    """code, script, export, saved, or program: what it was given as."""
+    """The form in which it was given: code, script, export, saved, or program."""
     inputs: list[ModelInput]
     parameter_bytes: int
     parameters_sha256: str
     """Over names and shapes of the parameters: one architecture has one. Empty without any."""
     graph_width: float | None
-    """Heavy operators that can run side by side, on average; None where no graph is to be had."""
+    """Heavy operators that can run in parallel, on average; None if there is no graph."""
     macs: int | None
-    """Multiply-accumulates per sample; None where nothing counts them."""
+    """Multiply-accumulates per sample; None if they were not counted."""
     macs_by: str
-    """Who counted them; empty if nobody did."""
+    """What counted them; empty if nothing did."""
     family: str = "other"
     """cnn, detection, encoder, decoder, ...: more narrowly than `kind`."""
     item: str = "sample"
-    """What an item is: sample, prompt, token."""
+    """The meaning of an item: sample, prompt, token."""
     differs: str = ""
     """How this model differs from that of the other framework; empty if it is the same, or there is
     no other."""
@@ -289,8 +291,8 @@ class Result(msgspec.Struct, frozen=True):
     speedup: Interval | None
     speedup_over_best_baseline: Interval | None
     best_baseline: str | None
-    """Of those that keep the numerics, where the winner has to; the default where none beat it.
-    None before all were tried, if none of those that were may win."""
+    """Among those that keep the numerics, if the winner has to; the default if none beat it. None
+    before all were tried, if none of those that were may win."""
     default: DefaultSection
     winners: dict[WinnerClass, WinnerSection]
     baselines: list[BaselineSection]
@@ -321,15 +323,15 @@ class Result(msgspec.Struct, frozen=True):
     timeline: list[Moment] = []
     """Every slice in the order of time; empty in results of earlier versions."""
     goal: str = "fastest"
-    """robust: winners that do not collapse beside a busy neighbour are preferred."""
+    """robust: winners that do not degrade under contention are preferred."""
     source_sha256: str = ""
     """Of the model's file; empty in results of earlier versions."""
     environment: dict[str, str] = {}
-    """The tuning variables that were set where the study was begun, and that were removed from
-    every measured process."""
+    """The tuning variables that were set when the study was begun, and that were removed from every
+    measured process."""
     speedup_over_as_run: Interval | None = None
-    """What is recommended, or the default where nothing is, over the baseline as_you_run_it; None
-    where no variable was set, where both are the same, or where rounds do not compare them."""
+    """The recommendation, or else the default, over the baseline as_you_run_it. None if no variable
+    was set, if both are the same, or if rounds do not compare them."""
     device: str = CPU
     """What computed: cpu or cuda."""
     model_facts: ModelSection | None = None
@@ -338,14 +340,14 @@ class Result(msgspec.Struct, frozen=True):
     """Every phase in the order of time; the sum is the wall clock. Empty in results of earlier
     versions."""
     designed: DesignedSection | None = None
-    """None where it was not asked for."""
+    """None if it was not requested."""
     callers: int = 1
     """How many call at the same time, threads of one process."""
     price_per_hour: float | None = None
-    """Of the host, in whatever currency it was given; None where it was not."""
+    """Of the host, in the currency in which it was given; None if it was not."""
     default_meets_slo: bool | None = None
-    """Whether the default keeps within the latency bound at any rate that was tried; if not, there
-    is no speedup, but the highest rate of each. None where there is no bound."""
+    """Whether the default meets the latency bound at any rate that was tried. If not, there is no
+    speedup, but the highest rate of each. None without a bound."""
     ahead: list[FasterNotShipped] = []
     """In the order of the confirmation's arms. Empty in results of earlier versions."""
     default_silence: str = ""

@@ -1,7 +1,7 @@
-"""Why a result.json that can be read cannot be the result of a study.
+"""Why a readable result.json cannot be the result of a study.
 
-It may have been damaged, or written by hand: what is rendered from it, compared with it and learnt
-from it relies on what is checked here.
+It may have been damaged, or written by hand. Rendering, comparing and learning rely on these
+checks.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def fault_of_result(result: Result) -> str | None:
 
 
 def _fault_of_winners(result: Result) -> str | None:
-    """Check what is claimed: each part says the same as the others."""
+    """Check that the parts of the claims agree."""
     missing = [winner_class for winner_class in WinnerClass if winner_class not in result.winners]
     if missing:
         return f"it has no winner of the class {missing[0]}"
@@ -113,7 +113,7 @@ def _fault_of_parts(part: Any, where: str) -> str | None:
 
 
 def fault_of_interval(interval: Interval, where: str) -> str | None:
-    """Return why an estimate cannot be one with its interval, naming where it stands, or None."""
+    """Return why an estimate is not consistent with its interval, with its place, or None."""
     i = interval
     if 0 < i.low <= i.point <= i.high and 0 < i.confidence < 1:
         return None

@@ -1,4 +1,4 @@
-"""How a server answered: in a slice, in the confirmation, and by the word of MLPerf's LoadGen.
+"""How a server answered: in a slice, in the confirmation, and in MLPerf's LoadGen.
 
 No result of this tool is an MLPerf result: durations and counts are not those of its rules.
 """
@@ -23,7 +23,7 @@ class Level(msgspec.Struct, frozen=True):
     rate: float
     """Requests per second."""
     packed: bytes
-    """Seconds of each request, as a slice keeps those of its calls."""
+    """Seconds of each request, as a slice stores those of its calls."""
 
     @property
     def took_s(self) -> list[float]:
@@ -73,13 +73,13 @@ class Serving(msgspec.Struct, frozen=True):
     """Launches that kept within the bound at any rate that was tried."""
     n_launches: int
     is_cliff: bool
-    """Whether, in most launches, the latency jumps where it crosses the bound: a little more load,
-    and the queue runs away."""
+    """Whether, in most launches, the latency jumps where it crosses the bound: with a little more
+    load the queue grows without limit."""
     is_open: bool
-    """Whether, in most launches, no rate that was tried was too high: what is told is a least."""
+    """Whether, in most launches, no rate that was tried was too high: the rate is a lower bound."""
     queue_share: float | None
-    """Of the median latency at the highest rate within the bound: what a request by itself would
-    not take, spent in line or in a larger batch. None where no launch met the bound."""
+    """Share of the median latency at the highest rate within the bound that a single request would
+    not take: time in the queue or in a larger batch. None if no launch met the bound."""
     generator: float
     """Share of one CPU's time that went into sorting requests, the most of any trial."""
 
@@ -108,9 +108,9 @@ class LoadgenWord(msgspec.Struct, frozen=True):
 
     word: Word
     reason: str
-    """In LoadGen's own words; empty where it is valid."""
+    """LoadGen's reason; empty if it is valid."""
     rate: float
-    """As it was asked for."""
+    """The requested value."""
     scheduled_rate: float
     """As the requests were sent."""
     duration_s: float
@@ -122,15 +122,15 @@ class LoadgenWord(msgspec.Struct, frozen=True):
 
 
 class Validation(msgspec.Struct, frozen=True):
-    """LoadGen's word on a configuration, or why there is none."""
+    """LoadGen's result for a configuration, or why there is none."""
 
     rate: float
-    """What it is asked about, in requests per second."""
+    """The tested rate, in requests per second."""
     told: LoadgenWord | None
     fault: str = ""
     """Why it said nothing; empty if it did."""
     disturbed: tuple[str, ...] = ()
-    """What disturbed it; empty where nothing did."""
+    """What disturbed it; empty if nothing did."""
 
     @property
     def is_too_slow(self) -> bool:

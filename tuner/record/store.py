@@ -1,12 +1,12 @@
-"""The append-only store of one study: every line is on the disk before the next thing happens.
+"""The append-only store of one study: every line is on the disk before the next step.
 
-    study.jsonl           what was decided (record/journal.py), locked while a tool uses it
+    study.jsonl           decisions (record/journal.py), locked while the tool uses it
     launches/0001.jsonl   one launch: its request, preparation, slices, end
-    launches/0001.log     what the worker printed
+    launches/0001.log     the worker's output
 
-Each line holds `used_s`, the study's budget used so far, so that a killed tool knows it too, and
-how many lines of the other kind there were, so that a loss shows (record/soundness.py). A line that
-a crash cut short is dropped when the store is opened again; no other line is ever changed.
+Each line holds `used_s`, the budget used so far, so that it is known after a kill, and how many
+lines of the other kind there were, so that a loss shows (record/integrity.py). A line that a crash
+cut short is dropped when the store is opened again; no other line is ever changed.
 """
 
 from __future__ import annotations
@@ -90,19 +90,19 @@ class LaunchFile:
     def add(
         self, line: Started | Built | Compiled | Prepared | SliceTaken | Checked | Profiled
     ) -> None:
-        """Store what the worker told."""
+        """Store a message of the worker."""
         self._append(line)
         _apply(self.record, line)
 
     def end(self, ending: Ending, total_s: float, slicing_s: float) -> None:
-        """Store how the launch ended and what it took; nothing may follow."""
+        """Store how the launch ended and how long it took; nothing may follow."""
         line = LaunchEnded(ending, total_s, slicing_s)
         self._append(line)
         _apply(self.record, line)
         self.close()
 
     def close(self) -> None:
-        """Close the file; what is in it stays as it is."""
+        """Close the file; its content stays."""
         self._file.close()
 
 
@@ -130,12 +130,12 @@ def _apply(record: LaunchRecord, line: LaunchLine) -> None:
 
 
 class Store:
-    """One study's folder. Use as a context manager; `used_s` is the clock put on every line.
+    """One study's folder. Use as a context manager; `used_s` is the clock written on every line.
 
-    is_kept: whether the same command finds it again, which is said when the disk is full.
+    is_kept: whether the same command finds it again, which the message about a full disk mentions.
 
-    Raises StudyConflict if another tool uses the folder, UsageError if it cannot be written or
-    holds something else, StudyDamaged if what was measured there cannot be read any more.
+    Raises StudyConflict if another process uses the folder, UsageError if it cannot be written or
+    holds something else, and StudyDamaged if its measurements cannot be read any more.
     """
 
     def __init__(self, folder: Path, *, is_kept: bool = True) -> None:
@@ -154,7 +154,7 @@ class Store:
         self.written: list[Written] = []
         """Every line there is, of notes and launches alike; in no order."""
         self.losses: list[LossNoted] = []
-        """What is lost of the files and not noted yet: the study goes on without it."""
+        """Losses in the files that are not noted yet: the study continues without them."""
         self.n_noted = 0
         """How many lines the journal has had."""
         self._launches_folder = folder / LAUNCHES
@@ -180,7 +180,7 @@ class Store:
 
     @property
     def opened(self) -> StudyOpened | None:
-        """What the folder holds a study of; None if it is new."""
+        """The study that the folder holds; None if it is new."""
         return next((note for note in self.notes if isinstance(note, StudyOpened)), None)
 
     def all(self, kind: type[_NoteT]) -> list[_NoteT]:
@@ -188,7 +188,7 @@ class Store:
         return [note for extent in self.extents for note in extent[kind]]
 
     def current(self, kind: type[_NoteT]) -> list[_NoteT]:
-        """Return those of the current extent: since the last extension was opened."""
+        """Return the notes of the current extent: since the last extension was opened."""
         return list(self.extents[-1][kind])
 
     @property
@@ -240,18 +240,18 @@ class Store:
 
     @property
     def reference_path(self) -> Path:
-        """Where the conditioned tensors and the default's outputs are kept."""
+        """The folder of the conditioned tensors and the default's outputs."""
         return self.folder / "reference.npz"
 
     @property
     def neighbour_log(self) -> Path:
-        """Where the synthetic busy neighbour prints, should it fail."""
+        """The log of the synthetic busy neighbour, in case it fails."""
         return self._launches_folder / "neighbour.log"
 
     def check_room(self) -> None:
-        """Raise StorageFailed if the disk is all but full: what fails then fails for that reason.
+        """Raise StorageFailed if the disk is almost full: failures are then due to that.
 
-        A compiler or a library that could not write is no fault of the setting that asked for it.
+        A compiler or a library that could not write is not a fault of the setting.
         """
         try:
             disk = os.statvfs(self.folder)
@@ -267,7 +267,7 @@ class Store:
             )
 
     def log_of(self, launch: int) -> Path:
-        """Return the path of what a launch printed."""
+        """Return the path of a launch's output."""
         return self._launches_folder / f"{launch:04d}.log"
 
     def _load(self) -> None:
@@ -312,7 +312,7 @@ class Store:
             path.unlink()
 
     def _record_of(self, path: Path, lines: list[LaunchLine]) -> LaunchRecord:
-        """Return what a launch's file tells, which begins with the request of that launch."""
+        """Return the content of a launch's file, which begins with the request of that launch."""
         first = lines[0]
         name = f"{LAUNCHES}/{path.name}"
         if not isinstance(first, LaunchOpened) or launch_file(first.request.id) != name:
@@ -328,7 +328,7 @@ class Store:
         return record
 
     def _check_order(self, lines: list[NoteLine]) -> None:
-        """Raise StudyDamaged where the journal holds a line twice, or not in its place."""
+        """Raise StudyDamaged if the journal holds a line twice, or out of order."""
         begins = [i for i, line in enumerate(lines) if isinstance(line.note, StudyOpened)]
         # lines of earlier versions do not tell: they say 0
         moved = [i for i, (a, b) in enumerate(pairwise(lines), 1) if 0 < b.notes <= a.notes]

@@ -14,7 +14,7 @@ Steadiness = Literal["stable", "unstable", "unknown"]
 
 
 class Seconds(msgspec.Struct, frozen=True):
-    """Where the budget went."""
+    """How the budget was used."""
 
     wall: float
     scored: float
@@ -33,9 +33,9 @@ BEFORE = "before the first launch"
 
 
 class PhaseSeconds(msgspec.Struct, frozen=True):
-    """Where the wall clock of a phase went; over all phases each second is counted once.
+    """How the wall clock of a phase was used; over all phases each second is counted once.
 
-    Unlike `Seconds`, which adds up what launches tell of themselves.
+    `Seconds` instead adds up what launches report about themselves.
     """
 
     phase: str
@@ -60,7 +60,7 @@ class PhaseSeconds(msgspec.Struct, frozen=True):
     """Calls before a slice that are not timed; stopping processes and having them go on."""
     profile: float = 0.0
     neighbour: float = 0.0
-    """Timed slices beside a synthetic busy neighbour."""
+    """Timed slices next to a synthetic busy neighbour."""
     ending: float = 0.0
     """Ending processes; of a launch that failed, the step at which it did."""
     waiting: float = 0.0
@@ -73,31 +73,31 @@ class LeftToFind(msgspec.Struct, frozen=True):
     """How much of a class may be better than the best that was tried."""
 
     n_random: int
-    """Proposals of the class that were drawn at random, of what no narrower class allows."""
+    """Random proposals in the class that no narrower class allows."""
     better_share: float
-    """At most so much of that is better, with 95 % confidence: 1 - 0.05^(1 / n_random)."""
+    """The share of that which is better, at most, with 95 % confidence: 1 - 0.05^(1 / n_random)."""
 
 
 class FasterNotShipped(msgspec.Struct, frozen=True):
-    """What the confirmation shows to be faster than what is recommended, and which is not."""
+    """A configuration that the confirmation shows to be faster than the recommendation."""
 
     configuration: dict[str, Value]
     baseline: str
-    """The baseline that has these settings; empty where none has."""
+    """The baseline that has these settings; empty if none has."""
     lead: Interval
-    """Over what is recommended, or over the default where nothing is."""
+    """Over the recommendation, or over the default if there is none."""
     reason: str
     """Why it is not recommended."""
 
 
 class LearntFrom(msgspec.Struct, frozen=True):
-    """Earlier studies that told the search where to look."""
+    """Earlier studies that guided the search."""
 
     studies: list[str]
     n_configurations: int
     """Configurations that they had measured and that exist here."""
     rank_correlation: float | None
-    """Spearman's, of what they let expect and what was measured; None if too little was."""
+    """Spearman's correlation of the hints with the measurements; None if there were too few."""
     is_dropped: bool
     """Whether they misled, so that they were not listened to any more."""
 
@@ -114,7 +114,7 @@ class NoiseSection(msgspec.Struct, frozen=True):
 
     floor: float
     launch_sd: float | None
-    """Standard deviation of one launch's worth within a round."""
+    """Standard deviation of one launch's score within a round."""
     dirty_slices: int
     slices: int
     disturbances: list[Disturbance] = []
@@ -125,7 +125,8 @@ class Moment(msgspec.Struct, frozen=True):
     """A slice, as far as it tells how noisy the host was."""
 
     at_s: float
-    """Seconds of the study at its middle; a resumed study's go on where the last slice was."""
+    """Seconds of the study at its middle; those of a resumed study continue after the last slice.
+    """
     foreign: float
     """Share of the allowed CPUs' time that others used or the hypervisor took."""
     dirty: list[str]
@@ -135,7 +136,7 @@ class Moment(msgspec.Struct, frozen=True):
 
 
 class ConfirmationRound(msgspec.Struct, frozen=True):
-    """Worth of each arm in a round (record/objective.py), in the order of `arms`."""
+    """Score of each arm in a round (record/objective.py), in the order of `arms`."""
 
     number: int
     log_rates: list[float | None]
@@ -147,14 +148,14 @@ class ConfirmationSection(msgspec.Struct, frozen=True):
     arms: list[dict[str, Value]]
     rounds: list[ConfirmationRound]
     looks: list[int]
-    """After so many rounds without the early ones."""
+    """The number of rounds before it, without the early ones."""
     alpha: float
     n_early: int = 0
-    """How many of the rounds, the first ones, were those of an early verdict."""
+    """The number of rounds, at the beginning, that belong to an early verdict."""
 
 
 class Stability(msgspec.Struct, frozen=True):
-    """How likely a launch of a winner is slower than the default's beside it, from the rounds."""
+    """How often a launch of a winner is slower than the default's of the same round."""
 
     probability: float
     """Share of the rounds in which the winner's launch was the slower one."""

@@ -1,8 +1,8 @@
-"""Recorded arrivals: moments out of a file, in two halves.
+"""Recorded arrivals: times from a file, in two halves.
 
-A server is tuned by the first half and claims rest on the second, so that no claim is about the
+A server is tuned on the first half and claims rest on the second, so that no claim is about the
 arrivals that chose the winner. Both are kept at the pace of the whole trace, so that its rush hours
-stay rush hours: what is looked for is how much closer together all of it may come.
+stay rush hours. The result is how much faster the whole trace may arrive.
 """
 
 from __future__ import annotations
@@ -36,10 +36,11 @@ class _Recorded(NamedTuple):
 
 
 def read_trace(path: Path) -> Trace:
-    """Read a trace: a line for each request, in the first column when it arrived.
+    """Read a trace: one line per request, with its arrival time in the first column.
 
-    Seconds, or date and time; the rest of a line, and a heading, are left alone.
-    Raises UsageError for a file that is none, or whose moments are out of order.
+    Seconds, or date and time; the rest of a line, and a heading, are ignored.
+
+    Raises UsageError for an invalid file, or if the times are out of order.
     """
     return _read(str(path.absolute())).trace
 
@@ -70,22 +71,22 @@ def rush(trace: Trace) -> float:
 
 @functools.cache
 def proved_by(trace: Trace, n_requests: int) -> tuple[float, ...]:
-    """Return the busiest moments in a row of the second half: so many, or all.
+    """Return the n busiest consecutive times of the second half, or all.
 
-    A trial is too short for a whole day: what its rush hour bears, the rest of it does.
+    A trial is too short for a whole day. A server that sustains the rush hour sustains the rest.
     """
     return tuple(_busiest(_of(trace).second, n_requests))
 
 
 def _busiest(moments: Sequence[float], n_requests: int) -> list[float]:
-    """Return so many in a row that come closest together, or all; the first at 0."""
+    """Return the n consecutive times that are closest together, or all; the first is 0."""
     n = min(n_requests, len(moments))
     begin = min(range(len(moments) - n + 1), key=lambda i: moments[i + n - 1] - moments[i])
     return [moment - moments[begin] for moment in moments[begin : begin + n]]
 
 
 def _of(trace: Trace) -> _Recorded:
-    """Return what a trace's file holds; raises UsageError where that is another by now."""
+    """Return the content of a trace's file; raises UsageError if the file has changed."""
     found = _read(trace.path)
     if found.trace.sha256 != trace.sha256:
         raise UsageError(f"{trace.path} is not the trace any more that the study was begun with")
@@ -141,9 +142,9 @@ def _moments(path: str, text: str) -> Iterator[float]:
 
 
 def _spread(moments: Sequence[float]) -> list[float]:
-    """Return moments of which only the second is known evenly over their seconds.
+    """Spread times that are known only to the second evenly over their seconds.
 
-    As they are, where any has a fraction: then those that are equal came together.
+    If any has a fraction, return them as they are: equal ones then arrived together.
     """
     if any(moment != math.floor(moment) for moment in moments):
         return list(moments)

@@ -1,4 +1,4 @@
-"""The classes of winners of a study, by what the program that ships one has to allow."""
+"""The winner classes of a study, by what the program that ships a winner has to allow."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from enum import StrEnum
 class WinnerClass(StrEnum):
     """What a winner may change; each class allows more than the one before it.
 
-    Files of earlier versions named them `launch_only`, `same` and `reduced`, and are still read.
+    Files of earlier versions named them `launch_only`, `same` and `reduced`, and can still be read.
     """
 
     NO_CODE = "no_code"
-    """What is set from outside the program: environment, allocator, pinning, instances, batch."""
+    """Settings from outside the program: environment, allocator, pinning, instances, batch."""
     SAME_PRECISION = "same_precision"
     """Any setting that keeps the numerics."""
     REDUCED_PRECISION = "reduced_precision"

@@ -1,4 +1,4 @@
-"""A workload: model x framework x scenario x input shape, and what a model file states."""
+"""A workload: model x framework x scenario x input shape, and the content of a model file."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ CPU, CUDA = "cpu", "cuda"
 """The devices on which a model may compute, by the names that frameworks have for them."""
 DEVICES = (CPU, CUDA)
 PROGRAM, SERVICE = "program", "service"
-"""Forms of what is started from outside: what times itself, and what answers requests."""
+"""Forms of what is started from outside: programs that time themselves, and servers."""
 OF_PROGRAMS = (PROGRAM, SERVICE)
 """Of these only the launch can be tuned."""
 VARIANT = "variant"
@@ -29,28 +29,28 @@ N_CHECK_ACCURACY = 512
 
 
 class ModelRef(msgspec.Struct, frozen=True):
-    """Where a model comes from: a file of the gallery (or a user's), with parameters."""
+    """The source of a model: a file of the gallery (or a user's), with parameters."""
 
     name: str
     path: str
     parameters: tuple[tuple[str, Value], ...] = ()
     function: str = ""
-    """Which function of a Python file returns the model; empty where the file states a MODEL."""
+    """The function of a Python file that returns the model; empty if the file states a MODEL."""
     inputs: str = ""
-    """A NumPy file with recorded inputs; empty where they are generated."""
+    """A NumPy file with recorded inputs; empty if they are generated."""
     allows_pickle: bool = False
     """Whether the user trusts the file: loading pickles can execute anything."""
     command: tuple[str, ...] = ()
     """A program in the place of a model, run in the folder `path`."""
     url: str = ""
-    """Where the program answers the requests in `inputs`, {port} in it; empty for one that times
-    itself."""
+    """The address at which the program answers the requests in `inputs`, with {port}; empty for a
+    program that times itself."""
     batch: int | None = None
     """The only batch that the model is called with; None for those that it states."""
     batch_dim: int | None = None
     """Which dimension of its inputs is the batch; None for the one that it states, or the first."""
     headers: Headers = ()
-    """What requests bring beside their content, as typed: no secret, but its variable's name."""
+    """The headers of requests, as typed: with names of variables in place of secrets."""
 
     def label(self) -> str:
         """Name it as it is typed: NAME or NAME-VARIANT, @key=value,..."""
@@ -61,7 +61,7 @@ class ModelRef(msgspec.Struct, frozen=True):
 
 
 class ModelCard(msgspec.Struct, frozen=True):
-    """What is known of a model before a study: read in a child process, never in the tool."""
+    """What is known about a model before a study; read in a child process only."""
 
     name: str
     title: str
@@ -78,9 +78,9 @@ class ModelCard(msgspec.Struct, frozen=True):
     """code (built by Python), script, export or saved: what it can be made into; program, service.
     """
     tolerance: float | None = None
-    """Drift that reduced precision may have, where the user says so."""
+    """Drift allowed to reduced precision, if the user set it."""
     accuracy_loss: float | None = None
-    """By how much the user's accuracy function may fall; None where there is no such function."""
+    """By how much the user's accuracy function may fall; None if there is none."""
     n_shapes: int = 1
     """Batches of different shapes that make one timed round."""
     n_parameters: int = 0
@@ -90,9 +90,9 @@ class ModelCard(msgspec.Struct, frozen=True):
     family: str = "other"
     """cnn, detection, encoder, decoder, ...: more narrowly than `kind` (worker/gallery)."""
     item: str = "sample"
-    """What one sample is to users: sample, prompt, token."""
+    """The user's word for one sample: sample, prompt, token."""
     follows: str = ""
-    """The reference whose sizes it has."""
+    """The reference that its sizes come from."""
     systems: tuple[str, ...] = ()
     """The benchmark systems that measure this model, at whatever size."""
     server_bound_s: float | None = None
@@ -104,11 +104,11 @@ class ModelCard(msgspec.Struct, frozen=True):
     inputs: tuple[str, ...] = ()
     """Each input in words: Tokens lengths=(128,) vocabulary=30522."""
     parameters: dict[str, Value] = {}
-    """What the file's functions take as NAME@key=value, with the defaults."""
+    """The parameters of the file's functions, NAME@key=value, with their defaults."""
     variants: tuple[str, ...] = ()
-    """Those that the file has: NAME-VARIANT is NAME@variant=VARIANT."""
+    """The variants of the file: NAME-VARIANT is NAME@variant=VARIANT."""
     batch_dim: int | None = None
-    """Which dimension of its inputs is the batch, where the user says so and the file does not."""
+    """The dimension of its inputs that is the batch, if the user names it and the file does not."""
     fault: str = ""
     """Why the file cannot be used; empty if it can."""
 
@@ -134,7 +134,7 @@ class Parameter(msgspec.Struct, frozen=True):
 
 
 class OwnSetting(msgspec.Struct, frozen=True):
-    """What a model's own code sets, overriding what the program is started with."""
+    """A setting in a model's own code, which overrides the one that the program is started with."""
 
     knob: str
     where: str
@@ -144,11 +144,11 @@ class OwnSetting(msgspec.Struct, frozen=True):
     holds: bool = True
     """Whether it overrides the launch wherever it stands; a variable does if it comes first."""
     in_force: bool = True
-    """False for pools that a worker makes before the model: what is measured is without it."""
+    """False for pools that a worker makes before the model: they are measured without it."""
     instead: int | None = None
-    """What the framework had by itself; None where that could not be tried."""
+    """The framework's own value; None if that could not be tried."""
     call_s: float = 0.0
-    """Seconds of a call as the model is, and with `instead`; 0 where that was not tried."""
+    """Seconds of a call with the model as it is, and with `instead`; 0 if that was not tried."""
     call_without_s: float = 0.0
 
 
@@ -160,7 +160,7 @@ class ModelFacts(msgspec.Struct, frozen=True, tag="facts"):
     """Per input, without the batch dimension."""
     versions: dict[str, str]
     effective_defaults: dict[str, Value]
-    """Per knob, what is in force when nothing is set: how the tool knows that two are one."""
+    """Per knob, the value in force when nothing is set: shows which settings are equal."""
     unread: dict[str, str]
     """Variables that nothing in the process reads, each with the reason."""
     graph_width: float
@@ -177,23 +177,23 @@ class ModelFacts(msgspec.Struct, frozen=True, tag="facts"):
     parameter_bytes: int = 0
     parameters_sha256: str = ""
     """Over names and shapes of the trainable tensors, in their order: models of one architecture
-    share it, whatever their weights. Empty where there are none."""
+    share it, whatever their weights. Empty if there are none."""
     parameter_ranks: tuple[int, ...] = ()
-    """How many dimensions trainable tensors have, each number once; empty where it is not known."""
+    """The numbers of dimensions of trainable tensors, each once; empty if unknown."""
     macs: int | None = None
-    """Multiply-accumulates of a call, per sample; None where nothing counts them."""
+    """Multiply-accumulates of a call, per sample; None if they were not counted."""
     macs_by: str = ""
     """Who counted them."""
     own_settings: tuple[OwnSetting, ...] = ()
-    """What the model's own code sets of what is tuned."""
+    """The tuned settings that the model's own code sets."""
     silence: str = ""
-    """Why a server does not answer with nothing set; empty where it does."""
+    """Why a server does not answer without settings; empty if it does."""
     answers_with: dict[str, Value] = {}
     """Settings under which such a server answers: its outputs are the reference then."""
 
 
 class Workload(msgspec.Struct, frozen=True):
-    """What is tuned: every field changes the results, so all of them are part of the identity."""
+    """The subject of tuning: every field changes the results and is part of the identity."""
 
     model: ModelRef
     framework: str
