@@ -1,1 +1,1 @@
-"""What runs in the measured process; no room of the parent imports it."""
+"""The code of the measured process; no package of the parent imports it."""

@@ -1,8 +1,8 @@
-"""Whether a server still answers what it answered with nothing set.
+"""Whether a server still answers as it did without settings.
 
-JSON is compared field by field: numbers with a fraction within the drift that the same numerics may
-have, everything else exactly. What the default itself does not answer alike each time, such as an
-identifier or the time that it took, is left out. Other answers are the same bytes, or not.
+JSON is compared field by field: numbers with a fraction may drift as far as the same precision
+allows, everything else must be equal. Fields that the default itself does not repeat, such as an
+identifier or a duration, are left out. Other answers are compared byte by byte.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _Fields: TypeAlias = dict[str, Any]
 """By their path in the document: outputs.0.score."""
 _SHOWN = 60
 _NOT_ALIKE = 1e9
-"""The drift of what is no number: files hold no infinite one."""
+"""The drift of a value that is not a number: files hold no infinite one."""
 _INDEX = re.compile(r"(?<=\.)\d+(?=\.|$)|^\d+(?=\.|$)")
 
 
@@ -56,10 +56,9 @@ def _kind(field: str) -> str:
 
 
 def write(path: Path, answered: Sequence[Sequence[bytes]]) -> None:
-    """Write what the default answered to all requests, asked several times, as the reference.
+    """Write the default's answers to all requests, repeated several times, as the reference.
 
-    The kinds of fields that differ in any of them are compared in none. Raises UsageError where
-    those are all.
+    Kinds of fields that differ in any of them are not compared. Raises UsageError if all kinds do.
     """
     first, *others = [[fields_of(answer) for answer in answers] for answers in answered]
     unsteady = {
@@ -107,7 +106,7 @@ def _is_number(value: Any) -> bool:
 
 
 def compare(path: Path, answers: Sequence[bytes], names: Sequence[str]) -> tuple[OutputCheck, str]:
-    """Return how far answers are from the reference, and what is wrong; empty if nothing is."""
+    """Return how far answers are from the reference, and the fault; empty if there is none."""
     (content,) = reference.read_outputs(path)
     kept = json.loads(content.values.tobytes())
     unsteady = set(kept["unsteady"])

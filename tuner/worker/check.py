@@ -1,17 +1,17 @@
 """Whether a configuration's outputs are still the model's: a check that can fail.
 
-Drift of an output tensor = ||y - y0|| / ||y0 - mean over inputs of y0||, y0 the default's outputs:
-relative to how much the outputs tell inputs apart, so that a constant or an exchanged output has a
-drift of about 1, however large its common part is. One number for a tensor hides what is small in
-it, so that four more are held to bounds (record/output_check.py):
+Drift of an output tensor = ||y - y0|| / ||y0 - mean over inputs of y0||, y0 the default's outputs.
+It is relative to how much the outputs distinguish inputs, so that a constant or an exchanged output
+has a drift of about 1, however large its common part is. One number for a tensor hides small parts
+of it. Four further figures have bounds (record/output_check.py):
 
-- the drift of every channel, which is one index of an axis after the inputs': the scores of boxes
-  given as (x, y, w, h, score), or one class;
-- how far nine inputs in ten are off, against a typical output: a few large ones hide no others;
+- the drift of every channel, which is one index of an axis after the inputs' axis: for example the
+  scores of boxes given as (x, y, w, h, score), or one class;
+- how far nine inputs in ten are off, relative to a typical output: a few large ones hide no others;
 - whether every output still depends on the inputs where the default's does;
 - the share of integers (token ids, classes, booleans) that differ: they have no size.
 
-A user's accuracy function stands in the place of the bounds for reduced precision.
+A user's accuracy function replaces the bounds for reduced precision.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ from tuner.worker.kept import Array, Kept
 _FOLLOWS = 0.5
 """Least correlation over the inputs with the default's output."""
 _MOVED_BY = 4.0
-"""A channel is judged by itself if at least so many of its elements move over all inputs (their
-effective number). Where it is one number and 0 for all inputs but one, the rounding of that one may
-be all that there is."""
+"""A channel is judged alone if at least this many of its elements vary over all inputs (their
+effective number). If it is one number, and 0 for all inputs but one, the rounding of that one may
+be all there is."""
 _MOST_OFF = 0.9
 """Quantile over inputs of how far they are off."""
 
@@ -56,7 +56,7 @@ class _Apart(msgspec.Struct, frozen=True):
 
 
 class _Spread(msgspec.Struct, frozen=True):
-    """What the default's outputs vary by, summed over all inputs: squares for every element."""
+    """The variation of the default's outputs, summed over all inputs: squares for every element."""
 
     mean: Floats
     spread2: Floats
@@ -226,12 +226,12 @@ def _worst_channel(
 ) -> tuple[float, str]:
     """Return the largest drift of a channel, and which one it is.
 
-    Channels in which few elements move are judged together: rounding may take one of them away,
-    not most of what they are. Constant ones, and those few if hardly any element moves in all of
-    them, are held to their size or to what moves the others.
+    Channels in which few elements vary are judged together: rounding may remove one of them, but
+    not most of what they contain. Constant channels are compared with their size or with what
+    varies in the others. So are those few if hardly any element varies in all of them.
 
-    error2: as large as over all n inputs. at_least: to which part of its size an error is held at
-    the least.
+    error2: as large as over all n inputs. at_least: the part of its size with which an error is
+    compared at least.
     """
     worst, where = 0.0, ""
     n_axes = error2.ndim

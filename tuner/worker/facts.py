@@ -1,4 +1,4 @@
-"""What only a built model tells of itself: its width, its work, its architecture."""
+"""Facts that only a built model shows: its width, its work, its architecture."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def macs(
 
 
 def width(framework: Framework, arrays: list[Array]) -> tuple[float, str]:
-    """Return the graph's average width; 0.0 with the reason where it cannot be exported."""
+    """Return the graph's average width; 0.0 with the reason if it cannot be exported."""
     try:
         return graph.average_width(framework.evidence.graph(arrays)), ""
     except Exception as error:  # noqa: BLE001  # an exporter may raise anything at a user's model
@@ -33,6 +33,6 @@ def width(framework: Framework, arrays: list[Array]) -> tuple[float, str]:
 
 
 def fingerprint(parameters: Sequence[Parameter]) -> str:
-    """Return a hash over names and shapes, in order; "" where there are no parameters."""
+    """Return a hash over names and shapes, in order; "" if there are no parameters."""
     lines = "".join(f"{p.name} {p.shape}\n" for p in parameters)
     return hashlib.sha256(lines.encode()).hexdigest() if lines else ""

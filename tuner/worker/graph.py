@@ -24,7 +24,7 @@ _LOOK_UP = re.compile(r"embedding|gather|SparseSegment", re.IGNORECASE)
 
 
 class Node(msgspec.Struct, frozen=True):
-    """One operator: its name, its kind, and the names of those whose results it takes."""
+    """One operator: its name, its kind, and the operators whose results it takes."""
 
     name: str
     kind: str
@@ -32,12 +32,12 @@ class Node(msgspec.Struct, frozen=True):
 
 
 def _is_look_up(node: Node) -> bool:
-    """Tell whether a node looks embeddings up: by its kind, or as a gather of such a layer."""
+    """Tell whether a node is an embedding look-up: by its kind, or as a gather of such a layer."""
     return bool(_LOOK_UP.search(node.kind)) and "embedding" in f"{node.kind} {node.name}".lower()
 
 
 def average_width(nodes: Iterable[Node]) -> float:
-    """Return heavy operators per layer, 0.0 where there are none.
+    """Return heavy operators per layer, 0.0 if there are none.
 
     nodes: in topological order; inputs that are not among them are ignored.
     """

@@ -1,7 +1,7 @@
-"""Requests to a user's own server over HTTP, and how long their answers take.
+"""Requests to a user's own server over HTTP, and their latencies.
 
-From one thread of this process (asyncio), with connections of its own for every measurement: a
-server that was stopped in between has closed those that were idle.
+From one thread of this process (asyncio), with new connections for every measurement: a server that
+was stopped in between has closed idle ones.
 """
 
 from __future__ import annotations
@@ -26,33 +26,34 @@ clock = time.monotonic
 _MOST_CONNECTIONS = 256
 """At the same time; requests beyond wait here, and the clock runs."""
 _KEPT_OPEN_S = 1.0
-"""Idle connections: servers close them after some seconds, and what is posted just then is lost."""
+"""Idle connections: servers close them after some seconds, and a request sent at that moment is
+lost."""
 WATCHED_EVERY_S = 0.25
 _TOO_MUCH = (429, 503)
 TURNED_AWAY_S = 3600.0
-"""What a request is said to have taken that was turned away: more than any bound."""
+"""The latency recorded for a refused request: more than any bound."""
 _MOST_REQUESTS, _MOST_BYTES = 1000, 1 << 26
 _LINES = (".jsonl", ".ndjson")
 _KEY = "; give what it asks for with --header 'NAME: env:VARIABLE'"
 _TYPE = "; is the content type right? --header 'Content-Type: TYPE' names another"
 _HINTS = {401: _KEY, 403: _KEY, 415: _TYPE, 422: _TYPE}
-"""By the status of an answer: what may mend it."""
+"""Advice by the status of an answer."""
 _SHOWN = 200
 _T = TypeVar("_T")
 
 
 class Body(NamedTuple):
-    """What is posted."""
+    """The body of a request."""
 
     content: bytes
     type: str
     """As HTTP names it: application/json."""
     name: str
-    """Where it comes from: FILE:LINE."""
+    """Its source: FILE:LINE."""
 
 
 class Refused(WorkerFailed):
-    """A server answered, and not with what was asked for."""
+    """A server answered with an error or something unexpected."""
 
     def __init__(self, text: str, status: int) -> None:
         super().__init__(text)
@@ -60,7 +61,7 @@ class Refused(WorkerFailed):
 
 
 class Unreachable(WorkerFailed):
-    """Nobody is there."""
+    """Nothing listens at the address."""
 
 
 class Overrun(WorkerFailed):
@@ -68,10 +69,10 @@ class Overrun(WorkerFailed):
 
 
 def read_bodies(path: Path, content_type: str = "") -> list[Body]:
-    """Read what is posted: each line of a .jsonl, any other file as it is, or those of a folder.
+    """Read the bodies of requests: the lines of a .jsonl, any other file, or those of a folder.
 
-    content_type: of all of them; empty where files tell by their names. Raises UsageError where
-    there is nothing, or too much, or a body without the parts that its content type announces.
+    content_type: of all of them; empty to derive it from the names. Raises UsageError if there is
+    nothing or too much, or if a body lacks the parts that its content type announces.
     """
     parted_by = boundary(content_type)
     try:
@@ -112,15 +113,15 @@ def _bodies_of(path: Path) -> list[Body]:
 
 
 class Requests(NamedTuple):
-    """What a server is asked."""
+    """The requests to a server."""
 
     bodies: list[Body]
     headers: dict[str, str]
-    """What each brings beside its content type."""
+    """The headers of each besides its content type."""
 
 
 def read_requests(ref: ModelRef) -> Requests:
-    """Read what a server is asked, secrets from the environment; raises UsageError."""
+    """Read the requests to a server, secrets from the environment; raises UsageError."""
     hold_back(variables_of(ref.headers))
     sent = filled(ref.headers, os.environ)
     headers = {name: value for name, value in sent.items() if name.lower() != CONTENT_TYPE}
@@ -137,17 +138,18 @@ class Client:
         self._loop = asyncio.new_event_loop()
 
     def close(self) -> None:
-        """Free what the loop holds."""
+        """Free the resources of the event loop."""
         self._loop.close()
 
     def answer(self, number: int) -> bytes:
-        """Post one request and return its answer; raises WorkerFailed where that is none."""
+        """Post one request and return its answer; raises WorkerFailed if there is none."""
         return self._run(lambda ask: ask(number))
 
     def first_answer(self, meanwhile: Callable[[], None]) -> bytes:
         """Post the first request, and return its answer; raises WorkerFailed if there is none.
 
-        meanwhile: called a few times a second until it is there; what it raises ends the waiting.
+        meanwhile: called a few times a second until the answer is there; an error that it raises
+        ends the waiting.
         """
 
         async def watched(ask: _Ask) -> bytes:
@@ -170,10 +172,10 @@ class Client:
         return self._run(each)
 
     def closed_loop(self, callers: int, seconds: float) -> tuple[list[float], float]:
-        """Have callers post for a while, each the next when the last is answered.
+        """Let callers post for a while, each the next request when the last is answered.
 
-        Returns the seconds of each request, and those of all together. Raises Overrun where the
-        server takes no more.
+        Returns the seconds of each request, and those of all together. Raises Overrun if the server
+        takes no more.
         """
 
         async def calls(ask: _Ask) -> tuple[list[float], float]:
@@ -271,7 +273,7 @@ _Ask = Callable[[int], Coroutine[Any, Any, bytes]]
 
 
 async def _all(begin: Callable[[asyncio.TaskGroup], Awaitable[None]]) -> None:
-    """Wait for all tasks that are begun; raises what the first that failed raised."""
+    """Wait for all tasks; raises the error of the first that failed."""
     try:
         async with asyncio.TaskGroup() as group:
             await begin(group)

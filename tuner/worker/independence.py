@@ -1,8 +1,8 @@
-"""Whether a model's answer to a sample depends on that sample alone, seen before anything is timed.
+"""Whether a model's answer to a sample depends on that sample alone, checked before any timing.
 
-A comparison of outputs means nothing where the answer also depends on earlier calls, on random
-numbers, or on the samples that are beside it in the batch. The last is so where the dimension that
-is taken for the batch is another one: PyTorch's recurrent and attention layers have the time first.
+Comparing outputs is meaningless if the answer also depends on earlier calls, on random numbers, or
+on other samples of the batch. The last is so if the dimension taken for the batch is another one:
+PyTorch's recurrent and attention layers have the time first.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Independence:
         self._seed = seed
 
     def check(self, arrays: list[Array], outputs: list[Array], batch: int) -> None:
-        """Raise UsageError where the outputs depend on more than the sample.
+        """Raise UsageError if the outputs depend on more than the sample.
 
         arrays: the first inputs; outputs: those of the first call, for these.
         """
@@ -96,7 +96,7 @@ class Independence:
         )
 
     def _mixes_two(self) -> bool:
-        """Tell of a model that is called with one sample whether two change each other."""
+        """Check whether two samples change each other, for a model called with one sample."""
         arrays = self._inputs(0, 2)
         # one that takes a sample at a time may fail here in any way, or take the two for one
         with contextlib.suppress(Exception):
@@ -128,7 +128,7 @@ class Independence:
         )
 
     def other_dimension(self, arrays: list[Array], outputs: list[Array]) -> str:
-        """Say which dimension is the batch of inputs whose outputs have no such one; or nothing."""
+        """Say which dimension of the inputs is the batch if the outputs have none; or nothing."""
         dim = self._model.batch_dim or 0
         other = 0 if dim else 1
         with contextlib.suppress(Exception):  # a model may raise anything at other inputs
@@ -189,9 +189,9 @@ def differ(outputs: Sequence[Array], again: Sequence[Array]) -> bool:
 
 
 def changed_rows(outputs: Sequence[Array], beside: Sequence[Array], row: int) -> list[int]:
-    """Return the numbers of those outputs of which a row, the batch first, is another.
+    """Return the numbers of the outputs whose row (batch first) differs.
 
-    beside: the outputs for a batch in which that sample alone is the same.
+    beside: the outputs for a batch in which only that sample is the same.
     """
     found = []
     for number, (y, z) in enumerate(zip(outputs, beside, strict=True)):

@@ -1,8 +1,8 @@
-"""What an instance of a team has to know of the others: when a slice begins, and when it is over.
+"""What an instance has to know about the others: when a slice begins, and when it is over.
 
 Instances compete for memory bandwidth, caches and power, so that a slice counts only while all of
-them work: they begin at one moment, and whoever has timed its own slice goes on working, untimed,
-until the last one has.
+them work. They begin at the same moment. An instance that has timed its slice continues to work,
+untimed, until the last one has.
 """
 
 from __future__ import annotations

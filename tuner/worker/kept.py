@@ -1,10 +1,10 @@
-"""What is kept of an output to compare it: all of it, or of a large one a sample and sums.
+"""The part of an output that is kept to compare it: all of it, or a sample and sums.
 
-The reference holds the default's outputs for up to 512 inputs; a worker holds its own beside them
-to compare. An output with more than MAX_ELEMENTS numbers an input is reduced to a sample, which is
-drawn anew for each study, and to signed sums over groups of all its elements. The sample shows how
-far the output is off. The sums miss no element: one that is off by its own spread over the inputs
-moves its sum by more than `same` allows.
+The reference holds the default's outputs for up to 512 inputs; a worker holds its own as well. An
+output with more than MAX_ELEMENTS numbers per input is reduced to a random sample, new in each
+study, and to signed sums over groups of all its elements. The sample shows how far the output is
+off. The sums miss no element: one that is off by its own spread over the inputs moves its sum by
+more than the bound for the same precision.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Kept(msgspec.Struct, frozen=True):
 
 
 def keep(output: Array, seed: int, n_outputs: int = 1) -> Kept:
-    """Return what is kept of an output (inputs, ...) of a model with so many outputs.
+    """Return what is kept of an output (inputs, ...) of a model with n outputs.
 
     seed: the study's; the same seed keeps the same elements of every output of this shape.
     """

@@ -29,7 +29,7 @@ Tell = Callable[[str], None]
 
 
 class LoadedModel:
-    """A model in its framework; `tell` says what is done with it now."""
+    """A model in its framework; `tell` reports the current activity."""
 
     framework: Framework
     _spec: Model
@@ -83,7 +83,7 @@ class LoadedModel:
         return time.perf_counter() - start
 
     def _seed_all(self, seed: int) -> None:
-        """Seed what a user's file may draw its weights from, or its outputs."""
+        """Seed the random numbers from which a user's file may draw weights or outputs."""
         random.seed(seed)
         np.random.seed(seed)
         self.framework.build.seed(seed)
@@ -104,9 +104,9 @@ class LoadedModel:
         return self.framework.work.outputs(self.framework.work.program(arrays)())
 
     def _check_answers(self, arrays: list[Array], batch: int) -> None:
-        """Make the default's first calls, and see what its answers depend on.
+        """Make the default's first calls, and check what its answers depend on.
 
-        Raises UsageError with what to do for a model that takes one sample at a time, and where the
+        Raises UsageError with advice for a model that takes one sample at a time, and if the
         outputs depend on more than a sample.
         """
         probe = Independence(self._spec, self._inputs, self._call, self._to_front, self._seed_all)
@@ -182,9 +182,9 @@ class LoadedModel:
         return moved
 
     def _find_output_dims(self, outputs: list[Array], batch: int) -> tuple[int, ...]:
-        """Return which dimension of each output is the batch: the one that grows with it.
+        """Return the batch dimension of each output: the one that grows with the batch.
 
-        Where the first alone has its size, that is it, and no other call is made.
+        If only the first dimension has its size, no other call is made.
         """
         stated = self._spec.batch_dim or 0
         if not stated and all(_has_batch_first_alone(y.shape, batch) for y in outputs):
@@ -204,7 +204,7 @@ class LoadedModel:
         return tuple(dims)
 
     def _kept(self, outputs: list[Array], sample_seed: int) -> list[Kept]:
-        """Return what is kept of a call's outputs: all of those that something else needs whole."""
+        """Return what is kept of a call's outputs: all of those that other steps need whole."""
         kept = []
         for index, output in enumerate(outputs):
             is_needed = (index == 0 and self._spec.n_classes) or self._accuracy is not None

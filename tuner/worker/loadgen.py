@@ -1,11 +1,11 @@
-"""MLPerf's LoadGen, in a process of its own: it sends requests to the instances of a server.
+"""MLPerf's LoadGen in a process of its own: it sends requests to the instances of a server.
 
     python -P -m tuner.worker.loadgen SOCKET_FD REPLY_FD ORDER
 
-It runs in an empty folder: an audit.config where it runs would override what it is asked for. The
-instances connect to a socket that listens already; each has a thread here, which takes from the
-line what has come, has it answered, and waits. Python's lock changes hands every 5 ms by default,
-which would be part of every latency.
+It runs in an empty folder: an audit.config there would override its settings. The instances connect
+to a socket that already listens. Each has a thread here, which takes waiting requests from the
+queue, has them answered, and waits. Python's lock changes hands every 5 ms by default, which would
+be part of every latency.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class _Line:
 
 
 def run(order: LoadgenOrder, listener: socket.socket) -> LoadgenWord:
-    """Send the requests, wait for all answers, and return LoadGen's word."""
+    """Send the requests, wait for all answers, and return LoadGen's result."""
     import mlperf_loadgen as lg
 
     line = _Line(order.batching)

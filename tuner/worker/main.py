@@ -170,7 +170,7 @@ def _failure(session: AnySession | None, error: Exception) -> Failed:
 
 
 def _gist(text: str) -> str:
-    """Return the first line of an error, and where it only announces the cause, that one too."""
+    """Return the first line of an error, and that of its cause if it only announces one."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     first = lines[0] if lines else ""
     told = [line for line in lines[1:] if not line.startswith(("[[", "File ", "Detected at"))]

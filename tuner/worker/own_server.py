@@ -37,11 +37,11 @@ from tuner.worker.program import environment_of_program
 PORT = "{port}"
 _LOOK_EVERY_S = 0.05
 _LOADING_S = 120.0
-"""In which a server that is there may answer that what is asked for is not there yet, or work on
-its first answer."""
+"""Seconds in which a running server may answer that the resource is not there yet, or work on its
+first answer."""
 _STUCK_S = 10.0
-"""A server that owes its first answer, and whose processes have done nothing for so long, waits for
-what will not come. One that loads or computes uses a processor or a disk."""
+"""A server that owes its first answer, and whose processes have done nothing for this long, waits
+for something that will not come. One that loads or computes uses a processor or a disk."""
 _WORKING = 0.05
 """Share of one CPU from which on processes work: a server that waits wakes up now and then."""
 _SILENT_S = 300.0
@@ -52,7 +52,7 @@ _OF_A_REQUEST = re.compile(r'HTTP/[\d.]+"')
 """In lines of most access logs: they say that a request failed, not why."""
 _MOST_PORTS = 100
 LOG = Path("/proc/self/fd/1")
-"""The worker's own, which is the launch's: what the server prints stands there."""
+"""The worker's own, which is the launch's: it holds the server's output."""
 
 
 class Server:
@@ -61,7 +61,7 @@ class Server:
     def __init__(
         self, ref: ModelRef, settings: Sequence[str], placed: Placed | None, log: Path
     ) -> None:
-        """Raises WorkerFailed if it cannot be started. log: of what it prints.
+        """Raises WorkerFailed if it cannot be started. log: of its output.
 
         settings: of the launch. placed: how it is started; as this process is, if None.
         """
@@ -88,10 +88,10 @@ class Server:
                 raise WorkerFailed(f"cannot run {self.shown}: {error.strerror}") from error
 
     def until_ready(self, client: Client, seen: Sighting, tell: Callable[[str], None]) -> float:
-        """Wait until the first request is answered, and look at it meanwhile; return the seconds.
+        """Wait until the first request is answered, and watch the server; return the seconds.
 
-        tell: takes what it waits for, as soon as that is another. Raises WorkerFailed where it
-        ends, or goes on refusing.
+        tell: receives what it waits for, whenever that changes. Raises WorkerFailed if the server
+        ends, or continues to refuse.
         """
         began, there_since, told = clock(), 0.0, ""
         while True:
@@ -124,9 +124,9 @@ class Server:
             time.sleep(_LOOK_EVERY_S)
 
     def _watching(self, seen: Sighting, tell: Callable[[str], None]) -> Callable[[], None]:
-        """Return what looks at the server while it owes its first answer.
+        """Return a function that watches the server while it owes its first answer.
 
-        That raises Silent where there is nothing to wait for.
+        It raises Silent if there is nothing to wait for.
         """
         began, idle_since, used_s, is_reported = clock(), clock(), math.inf, False
 
@@ -186,7 +186,7 @@ class Server:
         return f" (its last line: {redacted(words[-1])[:200]})" if words else ""
 
     def kill(self) -> None:
-        """Kill it, and what it has started; once: its number may be another's by then."""
+        """Kill it and its children, once: the process number may be reused afterwards."""
         if self._is_killed:
             return
         self._is_killed = True
@@ -246,9 +246,9 @@ def digest_of(ref: ModelRef, bodies: Sequence[Body]) -> str:
 
 
 def _own_port() -> tuple[socket.socket, int]:
-    """Return a port of the loopback address that nobody listens on, and a claim to it.
+    """Return a free port of the loopback address, and a claim to it.
 
-    A server takes seconds to listen, and others choose meanwhile: the claim is a name that the
+    A server takes seconds to listen, and others choose meanwhile. The claim is a name that the
     kernel gives once (unix(7), abstract sockets) and takes back when this process ends.
     """
     for _ in range(_MOST_PORTS):

@@ -1,7 +1,7 @@
-"""What a model's own code sets of what is tuned: seen while it is built and called first.
+"""Tuned settings in a model's own code: seen while it is built and first called.
 
-Many repositories call torch.set_num_threads(1) where their model is made. Whatever a launch sets is
-overridden then, in every process that builds the model.
+Many repositories call torch.set_num_threads(1) where their model is made. That overrides what a
+launch sets, in every process that builds the model.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class OwnSettings:
             kind.__setitem__ = original
 
     def tried(self, call_s: Callable[[], float]) -> tuple[OwnSetting, ...]:
-        """Return what was found, with what a call takes as it is and without the setting.
+        """Return what was found, with the time of a call as it is and without the setting.
 
         call_s: times the model's call.
         """

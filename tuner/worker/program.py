@@ -1,14 +1,14 @@
-"""A user's whole program in the place of a model: one run of it from start to end is one slice.
+"""A user's whole program instead of a model: one run of it from start to end is one slice.
 
     tune-framework --command "python bench.py"
 
-The program prints how much it did in how long, timed by itself, in one line or several:
+The program prints how much it did in which time, timed by itself, in one line or several:
 
     samples=512 seconds=3.25
 
-It is tuned by launch settings alone, which change no result; its outputs are not looked at. The
-worker stays beside it only to start it, under the environment, CPUs and memory policy that it was
-started under itself.
+It is tuned by launch settings alone, which change no result; its outputs are not compared. The
+worker only starts it, under the environment, CPUs and memory policy that it was itself started
+under.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ class ProgramSession:
         return Compiled(self._prepared_s)
 
     def warm_up(self) -> Prepared:
-        """Tell what was seen: the run that is not counted has filled the caches already."""
+        """Report what was seen: the run that is not counted has already filled the caches."""
         return Prepared(
             first_call_s=self._prepared_s,
             steady_call_s=self._prepared_s,
@@ -127,11 +127,11 @@ class ProgramSession:
         )
 
     def serve(self, order: Serve) -> Answered:
-        """Answer nobody: a program times itself."""
+        """Answer nothing: a program times itself."""
         raise UsageError("a program (--command) cannot be sent requests")
 
     def profile(self, order: Profile) -> Profiled:
-        """Tell nothing: what a program does inside is its own."""
+        """Report nothing: a program's inside is its own."""
         return Profiled((), 0.0, 0, "a program is not looked into", 0.0)
 
     def check(self, order: Check) -> Checked:
@@ -146,7 +146,7 @@ class ProgramSession:
         """A program's are its own."""
 
     def out_of_memory_errors(self) -> tuple[type[BaseException], ...]:
-        """Name what an exhausted memory raises here."""
+        """Name the errors of exhausted memory here."""
         return (MemoryError,)
 
 
@@ -182,7 +182,7 @@ def _read_back(seen: Sighting, settings: Mapping[str, Value], framework: str) ->
 
 
 def observed(items: Iterable[ReadBack]) -> dict[str, Value]:
-    """Return what is in force, of what could be seen."""
+    """Return what is in force, as far as it can be observed."""
     return {item.knob: item.observed for item in items if item.observed is not None}
 
 
@@ -218,12 +218,12 @@ def _digest(ref: ModelRef) -> str:
 
 
 def _run(ref: ModelRef, seen: Sighting | None = None, settings: Collection[str] = ()) -> Run:
-    """Run the program; what it prints goes to the log.
+    """Run the program; its output goes to the log.
 
-    settings: those that this launch is to have; of the variables that every worker has, the program
-    sees these alone.
+    settings: those of this launch; of the variables that every worker has, the program gets only
+    these.
 
-    Raises WorkerFailed if it cannot be started, fails, or says nothing of samples and seconds.
+    Raises WorkerFailed if it cannot be started, fails, or prints no samples and seconds.
     """
     shown = shlex.join(ref.command)
     began = time.monotonic()
@@ -264,9 +264,9 @@ def _run(ref: ModelRef, seen: Sighting | None = None, settings: Collection[str] 
 
 
 def environment_of_program(settings: Collection[str]) -> dict[str, str]:
-    """Return the environment of a user's program: without what every worker has for itself.
+    """Return the environment of a user's program: without the worker's own variables.
 
-    settings: those that this launch is to have.
+    settings: those of this launch.
     """
     of_the_worker = for_workers("cpu")
     return {

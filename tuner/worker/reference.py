@@ -1,16 +1,16 @@
 """The study's reference: what every launch restores, and what every output is compared with.
 
 Written once per study, by a process that measures nothing, as an .npz file:
-    version         of this format (record/protocol.py)
-    tensor:NAME     a conditioned tensor (batch-norm statistics, damped scales)
-    output:0 ...    what is kept of the default's outputs, those for every shape of inputs after
-                    each other (kept.py)
-    sums:0 ...      sums of all elements, for the outputs of which only some are kept
-    sample_seed     which elements those are
-    accuracy        what the user's accuracy function makes of the outputs, if there is one
-    drift, changed  how far the default's own outputs are from these, where these are more exact
-    output_dims     which dimension of each of the model's outputs is the batch; all the first, if
-                    it is not there
+  version         of this format (record/protocol.py)
+  tensor:NAME     a conditioned tensor (batch-norm statistics, damped scales)
+  output:0 ...    what is kept of the default's outputs, those for every shape of inputs after
+                  each other (kept.py)
+  sums:0 ...      sums of all elements, for the outputs of which only some are kept
+  sample_seed     which elements those are
+  accuracy        the result of the user's accuracy function for the outputs, if there is one
+  drift, changed  how far the default's own outputs are from these, if these are more exact
+  output_dims     which dimension of each of the model's outputs is the batch; the first of all, if
+                  it is missing
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class OwnError(msgspec.Struct, frozen=True):
 
 
 class Facts(msgspec.Struct, frozen=True):
-    """What a reference holds beside outputs and tensors."""
+    """The content of a reference besides outputs and tensors."""
 
     accuracy: float | None = None
     own: OwnError = OwnError()
@@ -61,10 +61,10 @@ def exact(
     batches: Sequence[int],
     n_shapes: int,
 ) -> tuple[list[Kept], OwnError]:
-    """Return outputs that are rounded to fp32 and no more, and how far the default's are from them.
+    """Return outputs rounded only to fp32, and how far the default's are from them.
 
     outputs: the default's, at the first of the batches. Other batches may have other kernels, which
-    round otherwise: the distance is the largest over all. Raises UsageError where it is not finite.
+    round differently: the distance is the largest over all. Raises UsageError if it is not finite.
     """
     exactly = build.exact()
     if exactly is None:

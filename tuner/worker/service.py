@@ -63,8 +63,9 @@ from tuner.worker.session import WrongOutput
 
 _MOST_CALLERS = 64
 _GROWS, _FLAT = 1.05, 2
-"""By so much more callers must raise the rate; where they do not so many times in a row, there is
-nothing left to raise. Once: two callers fill no batch of a server that is busy with the first."""
+"""By this much more callers must raise the rate. If they do not, this many times in a row, it
+cannot be raised. Not at the first time: two callers fill no batch of a server that is busy with the
+first."""
 _SEVERAL, _UNDER_LOAD_S = 8, 0.5
 _CURES: Mapping[str, Sequence[Mapping[str, Value]]] = {"torch": ({"env.OMP_NUM_THREADS": 1},)}
 """By framework: settings under which a server may answer that does not with nothing set. OpenMP's
@@ -88,7 +89,7 @@ class ServiceSession:
         self._settings: dict[str, Value] = {}
         self._framework = ""
         self.seen = Sighting()
-        """What was seen of the server's processes, those that were killed included."""
+        """Observations of the server's processes, including those that were killed."""
         self._bodies: list[Body] = []
         self._reference_path = Path()
         self._next = 0
@@ -158,7 +159,7 @@ class ServiceSession:
         )
 
     def measure(self, order: Measure) -> Measured | Idle:
-        """Post what is offered, or what more and more callers post in a closed loop."""
+        """Post the requests, or those of more and more callers in a closed loop."""
         company = self._company if order.in_team else None
         batching = self._load.batching
         try:
@@ -249,9 +250,9 @@ class ServiceSession:
         return [i * len(self._bodies) // n for i in range(n)]
 
     def make_reference(self, order: MakeReference) -> None:
-        """Ask two servers for every answer twice, with nothing set, and write them.
+        """Request every answer twice from two servers without settings, and write them.
 
-        Where that does not answer, under the settings with which it does.
+        If that does not answer, under the settings with which it does.
         """
         self._set_variables(order.settings)
         answered = []
@@ -271,9 +272,9 @@ class ServiceSession:
         """A server's are its own."""
 
     def facts_of(self, ref: ModelRef) -> dict[str, ModelFacts]:
-        """Start it with nothing set, and return what is known of it, by framework.
+        """Start it without settings, and return the facts about it, by framework.
 
-        If that does not answer, start it under what may cure it; raises Silent where nothing does.
+        If that does not answer, start it under settings that may help; raises Silent if none does.
         """
         silence, cure, in_force = "", dict[str, Value](), dict[str, dict[str, Value]]()
         try:
@@ -303,13 +304,13 @@ class ServiceSession:
         }
 
     def _in_force(self) -> dict[str, dict[str, Value]]:
-        """Return what is in force by now, by framework."""
+        """Return what is in force now, by framework."""
         return {each: observed(self._read_back(each)) for each in self.seen.frameworks()}
 
     def _start_cured(self, ref: ModelRef, silent: Silent) -> tuple[float, dict[str, Value]]:
-        """Start a server that is silent under what may cure it; return the seconds, and the cure.
+        """Start a silent server under settings that may help; return the seconds and the settings.
 
-        Raises Silent where nothing does.
+        Raises Silent if none helps.
         """
         tried = ""
         for cure in (cure for each in self.seen.frameworks() for cure in _CURES.get(each, ())):
@@ -330,15 +331,15 @@ class ServiceSession:
         return " ".join(f"{name}={value}" for name, value in variables.items())
 
     def serve(self, order: Serve) -> Answered:
-        """Answer nobody: LoadGen knows no HTTP."""
+        """Answer nothing: LoadGen does not speak HTTP."""
         raise UsageError("a server (--serve) is not asked by LoadGen")
 
     def profile(self, order: Profile) -> Profiled:
-        """Tell nothing: what a server does inside is its own."""
+        """Report nothing: a server's inside is its own."""
         return Profiled((), 0.0, 0, "a server is not looked into", 0.0)
 
     def out_of_memory_errors(self) -> tuple[type[BaseException], ...]:
-        """Name what an exhausted memory raises here."""
+        """Name the errors of exhausted memory here."""
         return (MemoryError,)
 
 

@@ -61,7 +61,7 @@ MOST_PROFILED_CALLS = 300
 """A profiler keeps every operator of every call: to sum up 17,000 calls took PyTorch's 20 s."""
 _MOST_OPERATORS = 60
 _SLOW_BUILD_S = 1.0
-"""From when on it is worth to keep weights for later launches."""
+"""Build times from which keeping weights for later launches pays."""
 _WORTH_KEEPING = 0.7
 """Share of the seconds of a build that the next one may take for that."""
 
@@ -71,7 +71,7 @@ class WrongOutput(WorkerFailed):
 
 
 class Session(LoadedModel):
-    """The state of one launch inside the worker; `tell` says what it is doing now."""
+    """The state of one launch inside the worker; `tell` reports the current activity."""
 
     _scenario: Scenario
     _calls: Sequence[Call]
@@ -227,7 +227,7 @@ class Session(LoadedModel):
         return Idle() if taken is None else Measured(taken)
 
     def serve(self, order: Serve) -> Answered:
-        """Answer what comes over a socket, a batch at a time, until it is closed."""
+        """Answer requests from a socket, a batch at a time, until it is closed."""
         n_batches = 0
         with socket.socket(socket.AF_UNIX) as connection, self.framework.work.running():
             connection.connect(order.address)
@@ -239,7 +239,7 @@ class Session(LoadedModel):
         return Answered(n_batches)
 
     def profile(self, order: Profile) -> Profiled:
-        """Tell where the time of calls goes, by the framework's own profiler."""
+        """Profile calls with the framework's own profiler."""
         self._tell("profiling")
         clock, call = self.framework.work.clock, in_turn(self._calls)
         began = time.perf_counter()
@@ -344,7 +344,7 @@ class Session(LoadedModel):
         )
 
     def out_of_memory_errors(self) -> tuple[type[BaseException], ...]:
-        """Name what an exhausted memory raises, before and after the framework is there."""
+        """Name the errors of exhausted memory, before and after the framework is loaded."""
         try:
             return self.framework.build.out_of_memory_errors()
         except AttributeError:  # not loaded yet, or half

@@ -1,10 +1,8 @@
-"""What is in force in this process, as the kernel, the loader and the libraries have it.
+"""What is in force in this process, according to the kernel, the loader and the libraries.
 
-Echoing the environment is no evidence: each module here looks at what a setting was to change.
+Echoing the environment is no evidence: each module looks at what a setting should change.
 
-process    mapped libraries, threads, CPUs, memory policy
-allocator  whose malloc is in use, and how it is tuned
-openmp     which OpenMP runtime is in use, and its own account of its settings
-variables  environment variables that no library of the process can read
-output     what libraries print
+process    mapped libraries, threads, CPUs, memory policy allocator  the malloc in use, and its
+tuning openmp     the OpenMP runtime in use, and its own report of its settings variables
+environment variables that no library of the process can read output     what libraries print
 """

@@ -1,4 +1,4 @@
-"""Whose malloc is in use, and how it is tuned: asked of the allocator itself."""
+"""The malloc in use and its tuning, as reported by the allocator itself."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ _JEMALLOC_TYPES: dict[str, type[ctypes._SimpleCData]] = {  # type: ignore[type-a
 }
 _LARGE_BLOCK = 64 << 20
 _MMAPPED_CHUNK = 2
-"""Bit of the size field before a block, set where it has a mapping of its own (glibc malloc.c)."""
+"""Bit of the size field before a block, set if it has a mapping of its own (glibc malloc.c)."""
 
 
 def allocator() -> str:
-    """Name the allocator whose malloc the process's libraries are bound to.
+    """Name the allocator to which the malloc of the process's libraries is bound.
 
     A library that is only mapped (loaded late, or without the symbol) is not in use: its malloc
     must come first in the global scope, where every framework library looks.
@@ -46,7 +46,7 @@ def allocator() -> str:
 
 
 def _version() -> str:
-    """Return the version that the allocator in use tells of itself, as the end of a sentence."""
+    """Return the version that the allocator in use reports, as the end of a sentence."""
     library = ctypes.CDLL(definer("malloc") or None)
     if hasattr(library, "mi_version"):  # 30403 is 3.4.3, and 212 was 2.1.2 (mimalloc.h)
         number = library.mi_version()
@@ -98,13 +98,13 @@ def of_allocator(settings: Mapping[str, Value]) -> list[ReadBack]:
 
 
 _Option = tuple[str, str | None]
-"""An option as written, and what is in force instead; None if it is in force."""
+"""An option as written, and the value in force instead; None if it is in force."""
 
 
 def _read_options(
     knob: str, text: str, read: Callable[[str], Iterator[tuple[_Option, Evidence]]]
 ) -> ReadBack:
-    """Judge a tuning string of several options: in force if any of them is, each told apart."""
+    """Judge a tuning string of several options, each by itself: in force if any of them is."""
     notes = []
     seen, unseen = [], 0
     for (option, instead), kind in read(text):
@@ -180,7 +180,7 @@ def _glibc_options(text: str) -> Iterator[tuple[_Option, Evidence]]:
 
 
 def _with_block(size: int, look: Callable[[int], bool]) -> bool:
-    """Return what a look at the address of a fresh block of this many bytes shows."""
+    """Return what the address of a fresh block of this many bytes shows."""
     libc = ctypes.CDLL(None)
     libc.malloc.restype = ctypes.c_void_p
     libc.malloc.argtypes = [ctypes.c_size_t]

@@ -1,6 +1,6 @@
-"""Which OpenMP runtime serves this process, and what it says of its settings.
+"""The OpenMP runtime of this process, and what it reports of its settings.
 
-Frameworks built with GCC call GOMP_parallel; whichever library defines it first is the runtime.
+Frameworks built with GCC call GOMP_parallel; the library that defines it first is the runtime.
 libgomp reads OMP_* and GOMP_*, LLVM's libomp and Intel's libiomp5 read KMP_* as well.
 """
 
@@ -27,9 +27,10 @@ _ATTEMPTS = 3
 _AWAKE_FROM, _RAN_FROM, _PASSIVE_BELOW = 0.8, 0.25, 0.0025
 """Shares of time: libgomp's threads spin for good, by default for some 10 ms, or not at all.
 
-Awake is running or waiting for a CPU: on a crowded host a spinning thread does not run all the
-time, and one that a quota stops seems to wait. So it must have run for longer than by default, too;
-and a passive one, which may have to wait for a CPU before it sleeps, is told by running alone.
+Awake is running or waiting for a CPU. On a crowded host a spinning thread does not run all the
+time, and one stopped by a quota seems to wait. An active policy must therefore show more running
+than the default too. A passive thread may have to wait for a CPU before it sleeps, so that only
+running counts.
 """
 
 
@@ -85,7 +86,7 @@ def of_openmp(
 
 
 class _Seen(NamedTuple):
-    """What the kernel shows of this process's threads."""
+    """The kernel's view of this process's threads."""
 
     bound: list[set[int]]
     """Affinity masks of the threads that may use fewer CPUs than the process began with."""
@@ -131,11 +132,11 @@ def _masks(bound: list[set[int]]) -> str:
 
 
 _Answer = tuple[Value, str]
-"""What is in force, and how that was seen."""
+"""What is in force, and the evidence."""
 
 
 def _places(runtime: ctypes.CDLL, asked: str, seen: _Seen) -> _Answer:
-    """Compare the runtime's places with those that the words cores, threads and sockets mean."""
+    """Compare the runtime's places with the meaning of the words cores, threads and sockets."""
     places = _place_cpus(runtime)
     told = f"places {' '.join(map(str, map(sorted, places))) or 'none'}"
     groups: dict[int, set[int]] = {}
@@ -171,7 +172,7 @@ def _gomp_affinity(runtime: ctypes.CDLL, asked: str, seen: _Seen) -> _Answer:
 
 
 def _kmp_affinity(runtime: ctypes.CDLL, asked: str, seen: _Seen) -> _Answer:
-    """Look for every word in what the runtime lists, and for threads that are bound."""
+    """Look for every word in the runtime's listing, and for threads that are bound."""
     if not hasattr(runtime, "kmp_get_blocktime"):
         return "unset", "libgomp does not read KMP_AFFINITY"
     listed = _listed(runtime, "KMP_AFFINITY")
@@ -219,7 +220,7 @@ def _wait_policy(runtime: ctypes.CDLL, asked: str, seen: _Seen) -> _Answer:
 def _shares_of_waiting(work: Callable[[], Any]) -> tuple[float, float] | None:
     """Return the largest shares of the time after work that another thread ran and was awake.
 
-    None where no thread was seen both before and after.
+    None if no thread was seen both before and after.
     """
     work()
     before = _thread_seconds()

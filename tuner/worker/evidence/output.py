@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def captured(descriptor: int = 1) -> Iterator[list[str]]:
-    """Catch what is printed on a file descriptor; the list is filled on leaving."""
+    """Catch the output on a file descriptor; the list is filled on leaving."""
     lines: list[str] = []
     with tempfile.TemporaryFile() as file:
         ctypes.CDLL(None).fflush(None)

@@ -1,4 +1,4 @@
-"""What the loader and the kernel say of this process: libraries, threads, CPUs, memory policy."""
+"""This process according to the loader and kernel: libraries, threads, CPUs, memory policy."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What the kernel shows of a running program from outside: libraries, threads, CPUs, memory.
+"""A running program from outside, according to the kernel: libraries, threads, CPUs, memory.
 
-Less than a process can tell of itself: that a library is mapped does not prove that it is used, so
-nothing here but placement is `effective`.
+This shows less than a process can report: a mapped library may be unused, so that only placement is
+`effective`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _OPENMP = ("libiomp5", "libomp", "libgomp")  # a preloaded one is looked up befo
 
 
 class Sighting:
-    """What was seen of a program and its children, over all looks."""
+    """Observations of a program and its children, over time."""
 
     def __init__(self) -> None:
         self.libraries: set[str] = set()
@@ -32,7 +32,7 @@ class Sighting:
         self._is_framework_seen = False
 
     def look(self, pid: int) -> None:
-        """Add what the kernel shows now; a process that ended meanwhile shows nothing."""
+        """Add the kernel's present view; a process that has ended shows nothing."""
         for each in (pid, *supervisor.descendants(pid)):
             try:
                 mapped = _mapped(each)
@@ -58,7 +58,7 @@ class Sighting:
         )
 
     def read_back(self, settings: Mapping[str, Value]) -> list[ReadBack]:
-        """Return what was seen of the launch knobs."""
+        """Return the observed values of the launch knobs."""
         names = {Path(path).name for path in self.libraries}
         allocator = next((a for a in ALLOCATORS if any(a in name for name in names)), "glibc")
         runtime = next((r for r in _OPENMP if any(n.startswith(r) for n in names)), "none")
@@ -81,9 +81,9 @@ class Sighting:
 
 
 def memory_of(pids: Iterable[int]) -> tuple[int, int]:
-    """Return the most bytes that processes had together, and those that are theirs alone.
+    """Return the peak bytes of all processes together, and those that each has alone.
 
-    What they share counts once: the proportional set size, and by how much each was larger before.
+    Shared memory counts once: the proportional set size, and by how much each was larger before.
     """
     peak = private = 0
     for pid in pids:

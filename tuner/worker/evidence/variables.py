@@ -31,8 +31,8 @@ def unread(
 
     libraries: those that another process had mapped; this one's by default.
 
-    A library that reads a variable holds its name. Only variables are asked that compiled code
-    reads (Knob.marker). Looking through TensorFlow's 1 GB takes about a second.
+    A library that reads a variable holds its name. Only variables that compiled code reads are
+    searched for (Knob.marker). Searching TensorFlow's 1 GB takes about a second.
     """
     sought = {
         knob.id: knob.marker.encode()
@@ -66,7 +66,7 @@ def of_environment(
 ) -> list[ReadBack]:
     """Note the environment variables that nothing else could read back; libraries as in unread.
 
-    environment: of what is measured, if that is not this process.
+    environment: that of the measured process, if it is not this one.
     """
     asked = {k: v for k, v in settings.items() if k.startswith("env.") and k not in known}
     dead = unread(framework, asked, libraries) if asked else {}

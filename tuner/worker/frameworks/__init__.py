@@ -1,4 +1,4 @@
-"""The frameworks a worker can measure, a module or a package each, and what they have to offer."""
+"""The frameworks that a worker can measure, a module or package each, and their interface."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Setter(NamedTuple):
     shown: str
     """As programs write it: torch.set_num_threads."""
     current: Callable[[], int] | None = None
-    """What is set now; None for what can be set only once, before any work."""
+    """The settings now; None for those that can be set only once, before any work."""
 
 
 class Build(Protocol):
@@ -46,13 +46,13 @@ class Build(Protocol):
     """The functions by which a program sets knobs itself; known from `start` on."""
 
     def start(self, settings: Mapping[str, Value]) -> None:
-        """Import the framework and apply what must come before any work."""
+        """Import the framework and apply the settings that must come before any work."""
 
     def seed(self, number: int) -> None:
-        """Seed the framework's random numbers, and those that a built model draws by itself."""
+        """Seed the framework's random numbers, and those that a built model draws itself."""
 
     def save(self, path: Path) -> bool:
-        """Keep the adopted model's weights in a file; False where none are kept."""
+        """Keep the adopted model's weights in a file; False if they are not kept."""
 
     def rebuilt(self, make: Callable[[], Any], path: Path) -> Any:
         """Return what `make` builds, with weights that were kept in the place of drawn ones."""
@@ -80,20 +80,20 @@ class Build(Protocol):
         """Return the versions that were really imported."""
 
     def out_of_memory_errors(self) -> tuple[type[BaseException], ...]:
-        """Name what an exhausted memory raises."""
+        """Name the errors of exhausted memory."""
 
     def exact(self) -> AbstractContextManager[None] | None:
-        """Return a context in which the default computes in fp32 that rounds nothing else.
+        """Return a context in which the default computes in exact fp32.
 
-        None where it does so anyway.
+        None if it always does.
         """
 
     def device_memory(self) -> DeviceMemory | None:
-        """Return what this process holds in a card's memory; None without a card."""
+        """Return this process's memory on a card; None without a card."""
 
 
 class NoWeightCache:
-    """What a build answers that keeps no weights."""
+    """The answers of a build that keeps no weights."""
 
     def save(self, path: Path) -> bool:
         """There is nothing to be gained."""
@@ -105,7 +105,7 @@ class NoWeightCache:
 
 
 class OnTheCpu:
-    """What a build answers that knows no device but the CPU."""
+    """The answers of a build that knows no device but the CPU."""
 
     def exact(self) -> None:
         """Fp32 there is exact by default."""
@@ -115,7 +115,7 @@ class OnTheCpu:
 
 
 class Work(Protocol):
-    """What is timed: the calls of a placed model, in one mode."""
+    """The timed work: the calls of a placed model, in one mode."""
 
     def arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:
         """Return a call's arguments in the precision and layout that is set, and their kind."""
@@ -132,16 +132,16 @@ class Work(Protocol):
         """Whether a form that was built keeps the weights that the model then had."""
 
     def prepared(self, call: Caller) -> Any:
-        """Return what is the model to a program, but for its calls."""
+        """Return an object that is the model to a program, except for its calls."""
 
     def program(self, arrays: Sequence[Array]) -> Callable[[], Any]:
         """Bind inputs, trace and freeze; return a call that ends when its outputs are ready."""
 
     def outputs(self, result: Any) -> list[Array]:
-        """Return the outputs of a call as arrays, batch first, of which nothing is rounded.
+        """Return the outputs of a call as arrays, batch first, without rounding.
 
         Floats as float32 (float64 stays), integers and booleans as they are. Raises UsageError for
-        what is no tensor (outputs.py).
+        anything that is not a tensor (outputs.py).
         """
 
     def running(self) -> AbstractContextManager[None]:
@@ -155,24 +155,24 @@ class Work(Protocol):
 
 
 class OnTheClock:
-    """What work answers whose time is real."""
+    """The answers of work in real time."""
 
     def clock(self) -> float:
         """Return seconds of the monotonic clock."""
         return time.perf_counter()
 
     def wait_until(self, moment: float) -> None:
-        """Sleep: whoever polled would take the CPU from those who compute."""
+        """Sleep: polling would take the CPU from the measured work."""
         time.sleep(max(0.0, moment - time.perf_counter()))
 
 
 class Evidence(Protocol):
-    """What the model is, and what of the settings is in force."""
+    """The model's properties, and the settings in force."""
 
     def read_back(self, settings: Mapping[str, Value], *, traces: bool = True) -> list[ReadBack]:
-        """Tell what is in force, for every knob of the framework, after a first call.
+        """Report what is in force, for every knob of the framework, after a first call.
 
-        traces: whether a call may be traced where that is costly; without, `accepted` will do.
+        traces: whether a call may be traced if that is costly; without it, `accepted` is enough.
         """
 
     def parameters(self) -> list[Parameter]:
@@ -192,20 +192,20 @@ class Profile(Protocol):
     """Where the time of calls goes."""
 
     title: str
-    """What the profiler is, in words."""
+    """The name of the profiler."""
 
     def operators(self, calls: Callable[[], None]) -> list[Operator]:
-        """Make calls under the framework's profiler; return what each kind of operator took.
+        """Make calls under the framework's profiler; return the time of each kind of operator.
 
-        In all of them together, those inside it not counted, in no order. Nothing is timed
+        Summed over all calls, without operators inside it, in no order. Nothing is timed
         afterwards.
         """
 
 
 class Framework(Protocol):
-    """What a worker needs of a framework, in the order in which a launch uses it.
+    """A framework's interface for a worker, in the order in which a launch uses it.
 
-    A framework has a class for each part; another mode (training) is another `work`. Made of the
+    A framework has a class for each part; another mode (training) is another `work`. Built from the
     names of a mode and a device (tuner/record/workload.py).
     """
 
@@ -238,7 +238,7 @@ def framework(name: str, mode: str = INFERENCE, device: str = CPU) -> Framework:
 
 
 def prepared(adapter: Framework) -> Any:
-    """Return the adapter's placed model as a program calls it: in forms, where they are built."""
+    """Return the adapter's placed model as a program calls it: in forms, if forms are built."""
     from tuner.worker.frameworks.calls import Calls
 
     return adapter.work.prepared(Calls(adapter.work))

@@ -1,7 +1,7 @@
-"""The calls of a prepared model: in a form that was built for their arguments, or as it was given.
+"""The calls of a prepared model: in a form that was built for their arguments, or as it is.
 
-A form is built at the first call of each kind (structure, shapes, types, constants). What no form
-is built for runs in the model itself, with one warning for each reason.
+A form is built at the first call with each kind of arguments (structure, shapes, types, constants).
+Other calls run the model itself, with one warning for each reason.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ MOST_KINDS = 8
 """Kinds of calls that a form is built for: with ever new shapes every call would build one. As many
 as torch.compile compiles a function for (recompile_limit of torch._dynamo)."""
 _PROGRAM = 4
-"""The frame of the program's own line, seen from where a warning is made."""
+"""The frame of the program's own line, counted from where a warning is made."""
 _TOLD = {
     Unfit.TRAINING: "the model is in training mode, which no form is built for",
     Unfit.IN_A_GRAPH: "it is called while a graph is made of its caller",
@@ -34,7 +34,7 @@ _TOLD = {
 
 @contextlib.contextmanager
 def _without_deprecations() -> Iterator[None]:
-    """Keep what a framework says of its own future from a program that makes warnings errors."""
+    """Hide a framework's deprecation warnings from a program that turns warnings into errors."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
         warnings.simplefilter("ignore", FutureWarning)
@@ -45,12 +45,12 @@ class Calls:
     """Decides for each call of a model in which form it runs."""
 
     def __init__(self, work: Work) -> None:
-        """Take what has the placed model and makes the forms."""
+        """Take the object that has the placed model and makes the forms."""
         self._work = work
         self._functions: dict[Hashable, Callable[..., Any]] = {}
         self._warned: set[Unfit] = set()
         self._weights: Hashable = ()
-        """Those that forms were built with."""
+        """The kinds that forms were built for."""
         self._is_stale = False
         self._building = threading.Lock()
 

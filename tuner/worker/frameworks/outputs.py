@@ -1,7 +1,7 @@
-"""What a model may return: tensors, also within tuples, lists and dictionaries; None is no output.
+"""What a model may return: tensors, also in tuples, lists and dictionaries; None is no output.
 
-Models of Hugging Face, attention layers and others return None in the place of what was not asked
-for: there is nothing to compare then.
+Models of Hugging Face, attention layers and others return None for outputs that were not requested.
+These are not compared.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ def tensors_in(
 ) -> list[Any]:
     """Return the tensors of an output in their order, those of dictionaries as they were entered.
 
-    fault: what a tensor is that cannot be compared; empty if it can. Raises UsageError with the
-    place of such a tensor, of what is no tensor, and where there is none at all.
+    fault: why a tensor cannot be compared; empty if it can. Raises UsageError with the place of
+    such a tensor or of anything that is not a tensor, and if there is no tensor at all.
     """
 
     def within(part: Any, place: str, around: tuple[int, ...]) -> Iterator[Any]:

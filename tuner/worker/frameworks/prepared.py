@@ -1,4 +1,4 @@
-"""What a program calls in the place of its model: it is the model, but for what a call does."""
+"""What a program calls instead of its model: the model itself, except for its calls."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ class Arguments(NamedTuple):
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     kind: Hashable = ()
-    """What a form is built for: structure, shapes, types and constants."""
+    """The kind that a form is built for: structure, shapes, types and constants."""
     unfit: Unfit | None = None
     detail: str = ""
     weights: Hashable = ()
-    """What differs once the model's weights are others; empty where only methods tell of it."""
+    """Changes when the model's weights do; empty if only methods show changes."""
 
 
 def seen_as(model: Any, attributes: Mapping[str, Any]) -> Any:
@@ -75,7 +75,7 @@ def changing(kind: type, method: str, call: Caller) -> Any:
 
 
 class CalledInstead:
-    """A function, or whatever has no class to take over, whose calls are others."""
+    """A function, or an object whose class cannot be extended, with other calls."""
 
     def __init__(self, model: Any, call: Caller) -> None:
         self._model = model
@@ -86,5 +86,5 @@ class CalledInstead:
         return self._call(args, kwargs)
 
     def __getattr__(self, name: str) -> Any:
-        """Return what the model has."""
+        """Return the model's attribute."""
         return getattr(self._model, name)

@@ -35,9 +35,9 @@ def precision_of(products: list[Multiply]) -> tuple[str, float]:
 
 
 def read_back(knob: str, asked: Value, products: list[Multiply]) -> ReadBack:
-    """Read a precision setting back; ANY is in force wherever products are not exact.
+    """Read a precision setting back; ANY is in force if products are not exact.
 
-    No more than `accepted` where it is: shown are the library's products, not the model's.
+    At most `accepted` then: the evidence is the library's products, not the model's.
     """
     name, error = precision_of(products)
     wanted = str(asked).lower()

@@ -145,7 +145,7 @@ class HuggingFace:
         )
 
     def state(self) -> Model:
-        """Return what the configuration says."""
+        """Return the configuration's value."""
         config = self._read_config()
         named = (config.architectures or [type(config).__name__])[0]
         has_attention = hasattr(config, "num_attention_heads") or hasattr(config, "n_head")

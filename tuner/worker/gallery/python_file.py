@@ -41,13 +41,13 @@ from tuner.worker.gallery.unstated import input_of, inputs_like, unstated, witho
 
 _STATEMENT = "model"
 _VARIANTS = "VARIANTS"
-"""What a model file names those variants by that the end of a name stands for."""
+"""The attribute in which a model file lists the suffixes of its variants' names."""
 _KINDS: dict[type, tuple[tuple[type, ...], str]] = {
     bool: ((bool,), "true or false"),
     int: ((int,), "a whole number of at most 18 digits"),
     float: ((float, int), "a number"),
 }
-"""What may be given for a parameter, by the type of its default; any text for any other."""
+"""The values allowed for a parameter, by the type of its default; any text for other types."""
 
 
 class PythonFile:
@@ -79,7 +79,7 @@ class PythonFile:
 
     @property
     def parameters(self) -> dict[str, Value]:
-        """Return what the functions take and its defaults, but for the variant of a name."""
+        """Return the parameters of the functions with their defaults, without a name's variant."""
         signatures = map(inspect.signature, self._functions().values())
         return {
             key: taken.default
@@ -89,7 +89,7 @@ class PythonFile:
         }
 
     def _stated_variants(self) -> tuple[str, ...]:
-        """Return the file's VARIANTS; raises UsageError where they are no names."""
+        """Return the file's VARIANTS; raises UsageError if they are not names."""
         stated = getattr(self._module, _VARIANTS, ())
         if not isinstance(stated, Collection) or not all(isinstance(v, str) for v in stated):
             raise UsageError(
@@ -99,7 +99,7 @@ class PythonFile:
         return tuple(stated)
 
     def _check_parameters(self) -> None:
-        """Refuse a variant that is none, a parameter that no function takes or of another type."""
+        """Reject an unknown variant, and a parameter that no function takes or of another type."""
         variant = dict(self._ref.parameters).get(VARIANT)
         if self.variants and variant is not None and variant not in self.variants:
             raise UsageError(
@@ -216,7 +216,7 @@ class PythonFile:
 def load(path: str) -> types.ModuleType:
     """Import a Python file by its path, under a name of its own.
 
-    Raises UsageError if it is none; lets the file's own errors through.
+    Raises UsageError if it is not one; the file's own errors pass through.
     """
     name = f"tuner_model_{Path(path).stem.replace('-', '_')}"
     spec = importlib.util.spec_from_file_location(name, path)
@@ -230,7 +230,7 @@ def load(path: str) -> types.ModuleType:
 
 
 def _framework_of(made: Any, ref: ModelRef) -> str:
-    """Tell whose model it is by its class's ancestors, without importing any framework."""
+    """Find the framework of a model from its class's ancestors, without importing any."""
     roots = {base.__module__.partition(".")[0] for base in type(made).__mro__}
     for name, entry in FRAMEWORKS.items():
         if roots.intersection(entry.model_packages):
@@ -242,7 +242,7 @@ def _framework_of(made: Any, ref: ModelRef) -> str:
 
 
 def _required(made: Any) -> dict[str, str]:
-    """Return the names of a model's inputs, texts as such; empty where they are not known."""
+    """Return the names of a model's inputs, or texts; empty if they are unknown."""
     if getattr(made, "inputs", None):  # Keras
         return {i.name: TEXTS if i.dtype == TEXTS else "" for i in made.inputs}
     forward = getattr(made, "forward", None)

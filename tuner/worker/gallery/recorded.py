@@ -60,9 +60,9 @@ def read(recorded: Recorded) -> npt.NDArray[Any]:
 
 
 def _as_type(array: npt.NDArray[Any], dtype: np.dtype[Any], recorded: Recorded) -> npt.NDArray[Any]:
-    """Return an array in another type; raises UsageError for values that this type cannot hold.
+    """Return an array in another type; raises UsageError for values that the type cannot hold.
 
-    Whole numbers stay what they are; floats are rounded, and none becomes infinite.
+    Whole numbers stay exact; floats are rounded, and none becomes infinite.
     """
     with np.errstate(over="ignore", invalid="ignore"):
         changed = array.astype(dtype)
@@ -99,9 +99,9 @@ def _arrays(path: str) -> dict[str, npt.NDArray[Any]]:
 
 
 def _check_members(path: str, members: Sequence[zipfile.ZipInfo]) -> None:
-    """Raise unless an archive holds arrays alone, each under a name of its own.
+    """Raise unless an archive holds only arrays, each with its own name.
 
-    Raises UsageError where they are larger than the memory: a small archive may hold much.
+    Raises UsageError if they are larger than the memory: a small archive may expand to much.
     """
     size, memory = sum(member.file_size for member in members), read_memory()
     if size > memory:
@@ -119,12 +119,13 @@ def _check_members(path: str, members: Sequence[zipfile.ZipInfo]) -> None:
 def recorded_inputs(
     path: str, types: Mapping[str, str] | None = None, *, by_order: bool = False
 ) -> tuple[Recorded, ...]:
-    """Return the inputs that a file of --inputs holds.
+    """Return the inputs in a file of --inputs.
 
-    types: the model's inputs in its order, each with its NumPy type ("" for any); None where they
-    are not known. They are matched by name, and arrays beyond them left alone. A single array is
-    the single input; with `by_order`, as many arrays as inputs are taken in their order.
-    Raises UsageError if they do not fit, or samples are not equally many.
+    types: the model's inputs in its order, each with its NumPy type ("" for any); None if unknown.
+    Arrays are matched by name, and others ignored. A single array is the single input. With
+    `by_order`, as many arrays as inputs are taken in their order.
+
+    Raises UsageError if they do not fit, or if they hold different numbers of samples.
     """
     arrays = _arrays(path)
     found = list(arrays)

@@ -1,4 +1,4 @@
-"""What a model file states: its inputs, its batches, and what counts as the right output."""
+"""The statement of a model file: its inputs, its batches, and its correct output."""
 
 from __future__ import annotations
 
@@ -48,9 +48,9 @@ class Values(msgspec.Struct, frozen=True):
 class Tokens(msgspec.Struct, frozen=True):
     """Token ids, int64, below `vocabulary`, (length,).
 
-    lengths: one, or several that are used in turn (repeat one to weigh it): a timed round holds a
-    batch of every length. Where there are several, a sample's own tokens end between the next
-    shorter length and this one, and zeros fill the rest.
+    lengths: one, or several that are used in turn (repeat one for more weight): a timed round holds
+    a batch of every length. With several, a sample's own tokens end between the next shorter length
+    and this one, and zeros fill the rest.
     """
 
     lengths: tuple[int, ...]
@@ -58,7 +58,7 @@ class Tokens(msgspec.Struct, frozen=True):
 
 
 class Mask(msgspec.Struct, frozen=True):
-    """1 where a token of the first Tokens input is the sample's own, 0 where it fills up; int64."""
+    """1 where a token of the first Tokens input is the sample's own, 0 for padding; int64."""
 
 
 class Integers(msgspec.Struct, frozen=True):
@@ -100,7 +100,7 @@ Input = Image | Features | Values | Tokens | Mask | Integers | Lookups | Recorde
 
 
 class Model(msgspec.Struct, frozen=True):
-    """What is known of a model before it is built."""
+    """The facts about a model before it is built."""
 
     title: str
     task: str
@@ -125,17 +125,17 @@ class Model(msgspec.Struct, frozen=True):
     widths: dict[str, float] = {}
     """Average width of the graph per framework (tuner/worker/graph.py), for the list of models."""
     family: str = "other"
-    """Of FAMILIES: what is alike in what it computes and for what, more narrowly than `kind`."""
+    """One of FAMILIES: models with similar computation and purpose, narrower than `kind`."""
     item: str = "sample"
-    """What one sample is to users: sample, prompt, token."""
+    """The user's word for one sample: sample, prompt, token."""
     follows: str = ""
-    """The reference whose sizes it has."""
+    """The reference that its sizes come from."""
     systems: tuple[str, ...] = ()
     """The benchmark systems that measure this model, at whatever size."""
     server_bound_s: float | None = None
-    """MLPerf Inference's bound on a server's latency; None where it has none."""
+    """MLPerf Inference's bound on a server's latency; None if it has none."""
     small: dict[str, Value] = {}
-    """Parameters of the small variant that tests build; empty where the model is small."""
+    """Parameters of the small variant that tests build; empty if the model is small."""
     differs: str = ""
     """How the frameworks' models differ; empty if they are the same, or there is one only."""
     batch_dim: int | None = None
@@ -149,7 +149,7 @@ class Model(msgspec.Struct, frozen=True):
 
 
 def batch_axis(batch_dim: int | None, n_dims: int) -> int:
-    """Return which axis of an array of so many dimensions is the batch."""
+    """Return the batch axis of an array with this many dimensions."""
     return min(batch_dim or 0, n_dims - 1)
 
 
@@ -158,14 +158,14 @@ Accuracy = Callable[[Sequence[Any], Sequence[Any]], float]
 
 
 def as_called(model: Model, batch: int | None, batch_dim: int | None) -> Model:
-    """Return a statement with what the user says of the batch in the place of what it states."""
+    """Return a statement with the user's batch dimension instead of its own."""
     if batch is not None:
         model = msgspec.structs.replace(model, reference_batch=batch, batches=(batch,))
     return model if batch_dim is None else msgspec.structs.replace(model, batch_dim=batch_dim)
 
 
 def _fault_of_sizes(given: Input) -> str:
-    """Return which size of an input is none; empty if all can be."""
+    """Return the invalid size of an input; empty if all are valid."""
     for name, value in msgspec.structs.asdict(given).items():
         if isinstance(value, str) or name in _NO_SIZES:
             continue

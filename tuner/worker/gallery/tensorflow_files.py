@@ -67,7 +67,7 @@ class KerasFile:
         return self._model
 
     def state(self) -> Model:
-        """Return what is assumed, with the inputs that the model was made for."""
+        """Return the default statement, with the inputs that the model was made for."""
         loaded = self.build("tensorflow")
         if self._ref.inputs:
             types = {i.name: i.dtype for i in loaded.inputs or ()}
@@ -87,7 +87,7 @@ def _fixed_batch(shapes: Iterable[Sequence[int | None]], batch_dim: int | None) 
 def _holds_marshalled_code(path: str) -> bool:
     """Tell whether loading a .keras file's model would run byte code, such as a Lambda layer's.
 
-    What the model was compiled with for its training (a loss may be a lambda) is not loaded.
+    The training configuration (whose loss may be a lambda) is not loaded.
     """
     try:
         with zipfile.ZipFile(path) as archive:
@@ -100,7 +100,7 @@ def _holds_marshalled_code(path: str) -> bool:
 
 
 def old_keras_fault(path: Path) -> str:
-    """Say of a file in Keras's old HDF5 format how to save the model again."""
+    """Say how to save a model again that is in Keras's old HDF5 format."""
     if path.name.endswith((".weights.h5", ".weights.hdf5")):
         return (
             f"{path} holds weights and no model: load them into the model (model.load_weights) and "
@@ -146,7 +146,7 @@ class SavedModel:
         return self._function
 
     def state(self) -> Model:
-        """Return what is assumed, with the inputs of the signature."""
+        """Return the default statement, with the inputs of the signature."""
         function: SavedFunction = self.build("tensorflow")
         specs = function.specs
         if self._ref.inputs:

@@ -1,9 +1,9 @@
 """Models that PyTorch saved: torch.export programs and TorchScript, never a pickled module.
 
 Both formats are ZIP archives. TorchScript is read by PyTorch's own reader, which builds tensors and
-its own code from it and calls no Python. An exported program is JSON and raw weights; weights of a
-tensor subclass, opaque constants and example inputs lie in it as pickles, and compiled code may lie
-beside it (torch.export.pt2_archive of 2.13).
+its own code and calls no Python. An exported program is JSON and raw weights. Weights of a tensor
+subclass, opaque constants and example inputs are stored in it as pickles, and compiled code may be
+included (torch.export.pt2_archive of 2.13).
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ _COMPILED = "/data/aotinductor/"
 
 
 def kind_of_archive(path: Path) -> str:
-    """Return script or export by what the file holds.
+    """Return script or export, by the content of the file.
 
-    Raises UsageError for anything else, a pickled module or state_dict among it.
+    Raises UsageError for anything else, including a pickled module or state_dict.
     """
     names = _names(path)
     if any(name.endswith("/archive_format") for name in names):
@@ -93,7 +93,7 @@ class ScriptFile:
         return self._model
 
     def state(self) -> Model:
-        """Return what is assumed, with the recorded inputs: TorchScript keeps no shapes."""
+        """Return the default statement, with the recorded inputs: TorchScript keeps no shapes."""
         if not self._ref.inputs:
             raise UsageError(
                 f"TorchScript keeps no shapes of inputs: record some rows that {self._ref.path} "
@@ -149,7 +149,7 @@ class ExportFile:
         return self._loaded().module()
 
     def state(self) -> Model:
-        """Return what is assumed; the batch is free where the export left it so."""
+        """Return the default statement; the batch is free if the export left it so."""
         program = self._loaded()
         if program.example_inputs is not None and program.example_inputs[1]:
             raise UsageError(

@@ -1,4 +1,4 @@
-"""What is assumed of a model that states nothing: its kind, its batches, inputs like an example."""
+"""The default statement of a model without one: its kind, batches, and inputs like an example."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def without_batch(shape: Sequence[_Size], batch_dim: int | None) -> tuple[_Size,
 
 
 def _array_of(part: Any) -> npt.NDArray[Any]:
-    """Return a part of an example as an array; raises UsageError where it holds no numbers."""
+    """Return a part of an example as an array; raises UsageError if it holds no numbers."""
     for name in _LOW:
         if name in str(getattr(part, "dtype", "")):  # NumPy has no bfloat16
             raise UsageError(f"an example input is of {name}: {_IN_FLOAT32}")

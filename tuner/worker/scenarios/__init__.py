@@ -19,7 +19,7 @@ from tuner.worker.scenarios.timing import Calls, WarmUp
 
 
 class Scenario(Protocol):
-    """How requests follow one another, what is timed as one, and what is kept of it."""
+    """How requests follow one another, what is timed as one, and what is stored."""
 
     def warm_up(self) -> WarmUp:
         """Make requests until they are steady."""
@@ -27,9 +27,9 @@ class Scenario(Protocol):
     def measure(
         self, order: Measure, watch: Watch, company: InstanceBarrier | None
     ) -> Slice | None:
-        """Time whole requests for at least as long as ordered; None where none came.
+        """Time whole requests for at least the requested time; None if none came.
 
-        company: the other instances of a team, with which this one begins and ends its work.
+        company: the other instances, with which this one begins and ends its work.
         """
 
 

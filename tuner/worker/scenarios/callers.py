@@ -19,9 +19,10 @@ class Callers(Protocol):
     def at_once(
         self, work: Callable[[], _T], meanwhile: Callable[[], object] | None = None
     ) -> list[_T]:
-        """Have each do some work, begun at one moment; return what each returned.
+        """Let each caller do some work, begun at the same moment; return their results.
 
-        Whoever is through goes on with `meanwhile` until all are, so that none works in quiet.
+        A caller that is done continues with `meanwhile` until all are, so that none works
+        undisturbed.
         """
 
 
@@ -49,7 +50,7 @@ class Threads:
     def at_once(
         self, work: Callable[[], _T], meanwhile: Callable[[], object] | None = None
     ) -> list[_T]:
-        """Have each do some work, begun at one moment; return what each returned."""
+        """Let each caller do some work, begun at the same moment; return their results."""
         self._n_busy = self._n
 
         def caller() -> _T:

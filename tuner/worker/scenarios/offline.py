@@ -1,7 +1,7 @@
 """Offline: batch after batch, as fast as the model takes them.
 
-Where inputs have several shapes, a batch of each makes one round, which is timed as a whole: items
-per second are those of the mixture.
+If inputs have several shapes, a batch of each makes one round, which is timed as a whole: items per
+second are those of the mixture.
 """
 
 from __future__ import annotations

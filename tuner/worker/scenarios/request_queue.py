@@ -1,8 +1,8 @@
-"""The line in which requests wait for a server: one for all instances of a team.
+"""The queue in which requests wait for a server: one for all of its instances.
 
-When each request is due is known beforehand, and the same to all of them, so that nobody has to
-send it: what the instances share is how many of each shape were taken, in a file that whoever
-takes some has locked.
+The due time of each request is known beforehand to all instances, so that nothing has to send it.
+The instances share how many of each shape were taken, in a file that is locked while one takes
+some.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ def arrivals(offer: Offer, n_shapes: int) -> list[list[float]]:
 
 
 class RequestQueue:
-    """Requests by the moment at which they are due, from which one or several servers take.
+    """Requests by their due time, from which one or several servers take.
 
-    Whoever is free takes those that have come, of the shape of the oldest: a batch at the most.
+    A free server takes waiting requests of the shape of the oldest, at most a batch.
     """
 
     def __init__(self, due: Sequence[Sequence[float]], batching: Batching, shared: str) -> None:
@@ -71,7 +71,7 @@ class RequestQueue:
             os.close(self._file)
 
     def take(self, now: float) -> Taken | float | None:
-        """Take what is answered next; else return when to come again; None when all are taken.
+        """Take the next batch; or return when to try again; None when all are taken.
 
         now: seconds from the beginning.
         """

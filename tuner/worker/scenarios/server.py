@@ -1,9 +1,9 @@
-"""Server: requests arrive by themselves, wait in line, and are answered in batches.
+"""Server: requests arrive by themselves, wait in a queue, and are answered in batches.
 
-Ordered without an offer, a slice times every batch that the model was prepared for, in turn: what
-the server's queue is simulated from (measurement/queueing.py). With one, requests arrive at random
-(Poisson), and what counts is how long each took from the moment at which it was due: whoever is
-slow to take it has not stopped the clock.
+Without requests, a slice times every batch that the model was prepared for, in turn: the server's
+queue is simulated from these (measurement/queueing.py). With requests, they arrive at random
+(Poisson), and each latency counts from the request's due time: a server that is slow to take it
+does not stop the clock.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Server:
     def measure(
         self, order: Measure, watch: Watch, company: InstanceBarrier | None
     ) -> Slice | None:
-        """Answer what is offered, or call every size in turn for as long as ordered."""
+        """Answer the requests, or call every batch size in turn for the requested time."""
         for _ in range(order.discard):
             in_turn(self._each)()
         if order.offer is None:
@@ -74,7 +74,7 @@ class Server:
     def _answered(
         self, order: Measure, offer: Offer, watch: Watch, company: InstanceBarrier | None
     ) -> Slice | None:
-        """Answer requests until none is left; None where the others took all of them."""
+        """Answer requests until none is left; None if the others took all of them."""
         line = RequestQueue(arrivals(offer, self._n_shapes), self._batching, order.line)
         begun, clock = Begun(company, watch), self._work.clock
         # an instance that begins late has been no server until then, but the requests were due

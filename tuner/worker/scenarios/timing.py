@@ -34,7 +34,7 @@ _MOST_LATE = 0.02
 
 
 class WarmUp(msgspec.Struct, frozen=True):
-    """What it took to become steady."""
+    """The calls that it took to become steady."""
 
     seconds: float
     call_s: float
@@ -43,7 +43,7 @@ class WarmUp(msgspec.Struct, frozen=True):
 
 
 def fastest(call: Call, clock: Callable[[], float]) -> float:
-    """Return the seconds of the fastest of three calls; of two where they take seconds each.
+    """Return the seconds of the fastest of three calls; of two if they take seconds each.
 
     A busy host makes a single call many times as slow: 3.99 s of resnet50 instead of 0.27 s.
     """
@@ -57,7 +57,7 @@ def fastest(call: Call, clock: Callable[[], float]) -> float:
 
 
 def until_steady(call: Call, clock: Callable[[], float]) -> WarmUp:
-    """Call until two windows of a quarter second (one call at least) agree within 5 %.
+    """Call until two windows of a quarter second (at least one call) agree within 5 %.
 
     At least 3 calls and 0.5 s, at most 6 s; a model whose calls take seconds gets its 3 calls.
     """
@@ -94,9 +94,9 @@ class Begun:
             self.late_s = time.monotonic() - moment
 
     def ended(self, seconds: float) -> tuple[Interference, float, float | None]:
-        """Return what disturbed the work, the middle of its time, and the energy that it took.
+        """Return what disturbed the work, the middle of its time, and its energy.
 
-        seconds: that were asked for; beside as many, an instance that was late has disturbed.
+        seconds: the requested time. An instance that is late by as much counts as disturbed.
         """
         after = self._watch.read()
         interference = self._watch.between(self._before, after)
@@ -109,17 +109,17 @@ class Begun:
 
 
 class Requests(NamedTuple):
-    """What is timed, request by request, in whole rounds."""
+    """The timed work, request by request, in whole rounds."""
 
     calls: Sequence[Call]
     """A call for each request of a round."""
     batches: int
-    """Batches of the model in a request. One of several is none that a user's program makes, so
-    that its seconds are not kept."""
+    """Batches of the model in a request. A user's program makes no request of several, so that its
+    seconds are not stored."""
 
 
 class Timed(NamedTuple):
-    """What one caller did."""
+    """The work of one caller."""
 
     took_s: list[float]
     """Seconds of each request."""

@@ -1,9 +1,9 @@
-"""A framework with a known speed surface, noise as it was recorded, and faults on demand.
+"""A framework with a known speed surface, recorded noise, and faults on demand.
 
-It runs in the same worker, under the same launcher, as PyTorch and TensorFlow do; only its clock is
+It runs in the same worker and under the same launcher as PyTorch and TensorFlow. Only its clock is
 virtual: a call advances it instead of computing. Tests and demonstrations use it where the truth
-must be known. Noise follows what was recorded on shared hosts: launches of one configuration differ
-(SD 2 %), slices within a launch too (1 %), and everything drifts together by several percent.
+must be known. Its noise is that of shared hosts: launches of one configuration differ (SD 2 %),
+slices within a launch too (1 %), and everything drifts together by several percent.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def _weights(seed: int, width: int) -> Array:
 
 
 def _exhaust_memory() -> None:
-    """Take memory until there is none left; only where a limit keeps the machine out of it."""
+    """Take memory until none is left; only if a limit protects the machine."""
     soft, _ = resource.getrlimit(resource.RLIMIT_AS)
     limit = read_memory() if soft == resource.RLIM_INFINITY else soft
     if limit > _SAFE_BYTES:
@@ -54,7 +54,7 @@ def _exhaust_memory() -> None:
 
 
 def _runs_beside(module: bytes) -> bool:
-    """Tell whether the tool that measures this process keeps another one busy beside it."""
+    """Tell whether the tool that measures this process runs a busy one next to it."""
     tool = parents().get(os.getppid(), 0)
     for pid in descendants(tool):
         with contextlib.suppress(OSError):
@@ -147,14 +147,14 @@ class FakeBuild(NoWeightCache):
         return {}
 
     def out_of_memory_errors(self) -> tuple[type[BaseException], ...]:
-        """Name what an exhausted memory raises."""
+        """Name the errors of exhausted memory."""
         return (MemoryError,)
 
     def exact(self) -> None:
         """The default is exact."""
 
     def device_memory(self) -> DeviceMemory | None:
-        """Tell of a card that is not there, where one is to be played."""
+        """Report a card that does not exist, if one is simulated."""
         return _ON_A_CARD if self._is_on_card else None
 
 
@@ -252,13 +252,13 @@ class FakeInference:
 
 
 class FakeEvidence:
-    """What the fake knows of itself."""
+    """The facts that the fake reports."""
 
     def __init__(self, build: FakeBuild) -> None:
         self._build = build
 
     def read_back(self, settings: Mapping[str, Value], *, traces: bool = True) -> list[ReadBack]:
-        """Tell what is in force; an "ignored" setting stays at its default."""
+        """Report what is in force; an "ignored" setting stays at its default."""
         found = []
         for knob, values in CHOICES.items():
             if knob in ("launch.allocator", "workload.batch"):

@@ -43,12 +43,12 @@ def draw(*key: object) -> np.random.Generator:
 
 
 class Surface(msgspec.Struct, frozen=True):
-    """The true log rate of every configuration: per-knob effects and one interaction.
+    """The true log rate of every configuration: effects of single knobs and one interaction.
 
-    flat: no setting changes the speed, so that nothing can beat the default.
-    neutral: "KNOB;..." whose settings change nothing.
-    faults: "KNOB=VALUE:FAULT;..." with a fault of FAULTS; "rank" stands for the instance's rank.
-    doubling: log gain of the summed rate with every doubling of the instances.
+    flat: no setting changes the speed, so that nothing can beat the default. neutral: "KNOB;..." of
+    settings that change nothing. faults: "KNOB=VALUE:FAULT;..." with a fault of FAULTS; "rank"
+    stands for the instance's rank. doubling: log gain of the summed rate with every doubling of the
+    instances.
     """
 
     seed: int = 0
@@ -64,7 +64,7 @@ class Surface(msgspec.Struct, frozen=True):
     def effects(self) -> dict[str, dict[Value, float]]:
         """Return per knob and value the log gain over the knob's worst value.
 
-        The best value of a knob leads its runner-up by at least 6 %; where it lies depends on the
+        The best value of a knob leads the next by at least 6 %; which one it is depends on the
         seed. Thread counts fall off monotonically on both sides of the best one.
         """
         gains: dict[str, dict[Value, float]] = {}

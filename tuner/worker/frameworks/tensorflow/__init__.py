@@ -1,11 +1,8 @@
 """TensorFlow on the CPU.
 
-build      from nothing to a model and its thread pools
-inference  its calls: concrete functions
-evidence   what the model is, and what of the settings is in force
-profile    where the time of calls goes
-knobs      how each setting is applied and read back
-executed   the graphs that were executed
+build      from nothing to a model and its thread pools inference  its calls: concrete functions
+evidence   the model's properties, and the settings in force profile    where the time of calls goes
+knobs      how each setting is applied and read back executed   the graphs that were executed
 """
 
 from tuner.record.workload import CPU, INFERENCE
@@ -15,7 +12,7 @@ from tuner.worker.frameworks.tensorflow.inference import TensorFlowInference
 from tuner.worker.frameworks.tensorflow.profile import TensorFlowProfile
 
 WORK = {INFERENCE: TensorFlowInference}
-"""By mode, what is timed."""
+"""The timed work, by mode."""
 
 
 class TensorFlow:

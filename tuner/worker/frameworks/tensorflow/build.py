@@ -33,7 +33,7 @@ class TensorFlowBuild(NoWeightCache, OnTheCpu):
     """The module tensorflow.python.eager.context, which makes the eager context."""
     model: Any = None
     as_given: Any
-    """The adopted model as its author calls it, with a dictionary of inputs where it takes one."""
+    """The adopted model as its author calls it, with a dictionary of inputs if it takes one."""
 
     def __init__(self) -> None:
         self.settings: dict[str, Value] = {}
@@ -157,7 +157,7 @@ class TensorFlowBuild(NoWeightCache, OnTheCpu):
         return {"tensorflow": self.tf.__version__, "keras": self.tf.keras.__version__}
 
     def out_of_memory_errors(self) -> tuple[type[BaseException], ...]:
-        """Name what an exhausted memory raises."""
+        """Name the errors of exhausted memory."""
         return (MemoryError, self.tf.errors.ResourceExhaustedError)
 
 

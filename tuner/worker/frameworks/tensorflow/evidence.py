@@ -1,4 +1,4 @@
-"""What a TensorFlow model is, and what of the settings is in force in it after a call."""
+"""The properties of a TensorFlow model, and the settings in force after a call."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class TensorFlowEvidence:
         self._work = work
 
     def read_back(self, settings: Mapping[str, Value], *, traces: bool = True) -> list[ReadBack]:
-        """Tell what is in force, for every knob of TensorFlow's own."""
+        """Report what is in force, for every knob of TensorFlow."""
         work = self._work
         seen = knobs.Seen(
             self._build.tf, dict(settings), self._build.pools, work.execution, work.n_variables

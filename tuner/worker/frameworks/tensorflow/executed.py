@@ -13,14 +13,14 @@ _BF16_BY_GRAPPLER = "auto_mixed_precision_onednn_bfloat16"
 
 
 class Executed(NamedTuple):
-    """A node of an executed graph: its operator and the type of what it computes with."""
+    """A node of an executed graph: its operator and the type it computes in."""
 
     op: str
     dtype: int | None
 
 
 class Execution(NamedTuple):
-    """What a concrete function's graphs were when they were executed."""
+    """The graphs of a concrete function, as they were executed."""
 
     nodes: tuple[Executed, ...] = ()
     """Empty for a function that XLA compiled as a whole: it executes no graph."""
@@ -28,7 +28,7 @@ class Execution(NamedTuple):
     """Why the graphs could not be looked at; empty if they were."""
 
     def evidence(self) -> Evidence:
-        """Return how good the evidence of what is told of the graphs is."""
+        """Return the quality of the evidence that the graphs give."""
         return "accepted" if self.unseen else "effective"
 
 

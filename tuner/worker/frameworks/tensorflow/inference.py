@@ -23,15 +23,15 @@ from tuner.worker.frameworks.tensorflow.executed import Execution, collected
 
 
 class TensorFlowInference(OnTheClock):
-    """What is timed of a model that serves."""
+    """The timed work of a model that serves."""
 
     def __init__(self, build: TensorFlowBuild) -> None:
         self._build = build
         self._functions: dict[tuple[Any, ...], Any] = {}
         self.execution = Execution()
-        """What the graphs of the last new function were when it was first called."""
+        """The graphs of the last new function, from its first call."""
         self.n_variables = 0
-        """Those that the last function captured."""
+        """The variables that the last function captured."""
 
     @property
     def _tf(self) -> Any:
@@ -113,7 +113,7 @@ class TensorFlowInference(OnTheClock):
         return bool(self._build.settings.get("tensorflow.frozen"))
 
     def prepared(self, call: Caller) -> Any:
-        """Return a Keras model of the model's own class, or a function, whose calls are others."""
+        """Return a Keras model of the model's own class, or a function, with other calls."""
         model = self.model
         if not isinstance(model, self._tf.keras.Model):
             return CalledInstead(model, call)
@@ -131,7 +131,7 @@ class TensorFlowInference(OnTheClock):
         return seen_as(model, own)
 
     def _key(self, tensors: Sequence[Any]) -> tuple[Any, ...]:
-        """Return what a concrete function is made for: a placed model, and shapes and types."""
+        """Return what a concrete function is specific to: a placed model, and shapes and types."""
         shapes = ((tuple(each.shape), np.dtype(_name(each.dtype))) for each in tensors)
         return self._build.n_placed, *shapes
 
@@ -149,10 +149,10 @@ class TensorFlowInference(OnTheClock):
         return traced
 
     def _trace(self, tensors: Sequence[Any], forward: Callable[..., Any]) -> tuple[Any, Any]:
-        """Trace one concrete function; freeze it, and compile it with XLA, where that is set.
+        """Trace one concrete function; freeze it, and compile it with XLA, if that is set.
 
         Return it and the structure of its outputs, which a frozen one has lost. Freezing inlines
-        the function and loses its jit_compile, so XLA goes around the frozen one.
+        the function and loses its jit_compile, so that XLA wraps the frozen one.
         """
         freezes = bool(self._build.settings.get("tensorflow.frozen"))
         compiles = bool(self._build.settings.get("tensorflow.jit_compile"))

@@ -1,8 +1,8 @@
 """How each knob of TensorFlow is applied and read back: one entry each, in the order of applying.
 
-What is set by the environment is applied before the process starts; freezing and XLA are part of
-tracing (inference.py). tensorflow.data_format has no entry: guides name it, and a model that was
-built cannot change it.
+Environment variables are applied before the process starts; freezing and XLA are part of tracing
+(inference.py). tensorflow.data_format has no entry: guides name it, but a model that is built
+cannot change it.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def setters(tf: Any) -> tuple[Setter, ...]:
 
 
 class Seen(NamedTuple):
-    """What can be seen of a model after its first call."""
+    """Observations of a model after its first call."""
 
     tf: Any
     asked: dict[str, Value]
@@ -46,7 +46,7 @@ class Seen(NamedTuple):
     """Threads that appeared with the pools, by their name."""
     execution: Execution
     n_variables: int
-    """Those that the function captured."""
+    """The variables that the function captured."""
 
     @property
     def n_xla_threads(self) -> int:
@@ -74,16 +74,16 @@ class Seen(NamedTuple):
 
     @property
     def options(self) -> dict[str, Any]:
-        """What the graph optimiser was told."""
+        """The options of the graph optimiser."""
         found: dict[str, Any] = self.tf.config.optimizer.get_experimental_options()
         return found
 
 
 class KnobAdapter(NamedTuple):
-    """How a knob is read back, and applied where that is done before any work."""
+    """How a knob is read back, and how it is applied if that happens before any work."""
 
     read: Callable[[Seen], ReadBack | None]
-    """None where nobody asked, or nothing shows."""
+    """None if the setting was not requested, or if nothing shows it."""
     at_start: Callable[[Any, Value], None] | None = None
     """Given TensorFlow, before its context is made."""
 

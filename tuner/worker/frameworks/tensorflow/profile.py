@@ -1,8 +1,8 @@
-"""What TensorFlow's profiler saw of calls: the executor's operators, and those that XLA compiled.
+"""Calls in TensorFlow's profiler: the executor's operators, and those that XLA compiled.
 
 The trace is an XSpace: planes of lines (threads) of events in picoseconds
 (tensorflow/tsl/profiler/protobuf/xplane.proto, TensorFlow 2.21). The executor names an event
-"node:Operator"; what XLA compiled carries a stat hlo_op.
+"node:Operator"; an event compiled by XLA carries a stat hlo_op.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tuner.worker.frameworks.tensorflow.build import TensorFlowBuild
 
 _HOST = "/host:CPU"
 _A_FUNCTION = "__"
-"""What the names of traced functions begin with: what is inside has events of its own."""
+"""Prefixes of traced functions: operators inside them have events of their own."""
 
 
 class TensorFlowProfile:
@@ -31,12 +31,12 @@ class TensorFlowProfile:
         self._build = build
 
     def operators(self, calls: Callable[[], None]) -> list[Operator]:
-        """Return what each operator took, over all threads."""
+        """Return the time of each operator, over all threads."""
         return operators(self._build.tf, calls)
 
 
 def operators(tf: Any, calls: Callable[[], None]) -> list[Operator]:
-    """Make calls under the profiler; return what each operator took, without those inside it."""
+    """Make calls under the profiler; return the time of each operator, without those inside it."""
     options = tf.profiler.experimental.ProfilerOptions(
         host_tracer_level=2, python_tracer_level=0, device_tracer_level=0
     )
@@ -85,7 +85,7 @@ def _of_thread(plane: Any, line: Any) -> Iterator[tuple[str, float]]:
 
 
 def _name(plane: Any, event: Any) -> str:
-    """Return the operator of an event; empty if it is none."""
+    """Return the operator of an event; empty if it is not one."""
     name: str = plane.event_metadata[event.metadata_id].name
     if any(plane.stat_metadata[stat.metadata_id].name == "hlo_op" for stat in event.stats):
         return re.sub(r"\.\d+$", "", name)  # numbered where there are several

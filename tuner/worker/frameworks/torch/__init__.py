@@ -1,13 +1,10 @@
 """PyTorch, on the CPU or on a card.
 
-build      from nothing to a placed model
-inference  its calls
-evidence   what the model is, and what of the settings is in force
-profile    where the time of calls goes
-devices    what it computes on
-knobs      how each setting is applied and read back, by device
-account    what a device's libraries tell of a call: onednn, kernels
-forms      eager, compiled, TorchScript, ahead of time: from a model to a function
+build      from nothing to a placed model inference  its calls evidence   the model's properties,
+and the settings in force profile    where the time of calls goes devices    the device that it
+computes on knobs      how each setting is applied and read back, by device account    how a
+device's libraries computed a call: onednn, kernels forms      eager, compiled, TorchScript, ahead
+of time: from a model to a function
 """
 
 from tuner.record.workload import CPU, INFERENCE
@@ -18,7 +15,7 @@ from tuner.worker.frameworks.torch.inference import TorchInference
 from tuner.worker.frameworks.torch.profile import TorchProfile
 
 WORK = {INFERENCE: TorchInference}
-"""By mode, what is timed."""
+"""The timed work, by mode."""
 
 
 class Torch:

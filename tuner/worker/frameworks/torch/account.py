@@ -1,4 +1,4 @@
-"""What a device's libraries tell of one call of a model: how it was really computed."""
+"""How a device's libraries actually computed one call of a model."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ class Account(Protocol):
     """A call, by what computed in it."""
 
     def layout(self) -> tuple[str, str] | None:
-        """Return contiguous or channels_last, as most convolutions ran, and by what this is known.
+        """Return contiguous or channels_last, as most convolutions ran, and the evidence.
 
         None without any.
         """
 
     def low(self) -> tuple[str, str] | None:
-        """Return the reduced precision (bf16, fp16) of most products, and by what this is known.
+        """Return the reduced precision (bf16, fp16) of most products, and the evidence.
 
-        Empty for none; None where no product was seen whose precision can be told.
+        Empty if it is not reduced; None if no product with a known precision was seen.
         """

@@ -171,15 +171,15 @@ class TorchBuild:
         return {"torch": str(self.torch.__version__)}
 
     def out_of_memory_errors(self) -> tuple[type[BaseException], ...]:
-        """Name what an exhausted memory raises."""
+        """Name the errors of exhausted memory."""
         return (MemoryError, self.torch.OutOfMemoryError)
 
     def exact(self) -> AbstractContextManager[None] | None:
-        """Return a context without TF32, where the default has it."""
+        """Return a context without TF32, if the default has it."""
         return self.device.exact(self.torch)
 
     def device_memory(self) -> DeviceMemory | None:
-        """Return what this process holds in a card's memory; None without a card."""
+        """Return this process's memory on a card; None without a card."""
         return self.device.memory(self.torch)
 
 

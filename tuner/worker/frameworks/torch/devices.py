@@ -1,4 +1,4 @@
-"""What PyTorch computes on: where tensors lie, when a call has ended, what tells of its kernels."""
+"""The devices of PyTorch: where tensors are, when a call has ended, and what shows its kernels."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ class Device(Protocol):
     def account(
         self, torch: Any, call: Callable[[], Any] | None, *, traces: bool = True
     ) -> Account:
-        """Make a call and return what the device's libraries tell of it.
+        """Make a call and return the report of the device's libraries.
 
-        traces: whether it may be traced where that takes seconds.
+        traces: whether the call may be traced if that takes seconds.
         """
 
     def memory(self, torch: Any) -> DeviceMemory | None:
-        """Return what this process holds on the device; None where that is the host's memory."""
+        """Return this process's memory on the device; None if that is the host's memory."""
 
 
 class Cpu:
@@ -66,7 +66,7 @@ class Cpu:
     def account(
         self, torch: Any, call: Callable[[], Any] | None, *, traces: bool = True
     ) -> Account:
-        """Have oneDNN tell of a call."""
+        """Make oneDNN report a call."""
         return Primitives(torch, call)
 
     def memory(self, torch: Any) -> DeviceMemory | None:
@@ -80,7 +80,7 @@ class Cuda:
     name = CUDA
 
     def check(self, torch: Any) -> None:
-        """Raise UsageError where there is no CUDA in the build, or it cannot be used."""
+        """Raise UsageError if the build has no CUDA, or if it cannot be used."""
         if torch.version.cuda is None:
             raise UsageError(
                 f"torch {torch.__version__} is built without CUDA: install PyTorch's CUDA build "

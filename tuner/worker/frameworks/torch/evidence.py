@@ -1,4 +1,4 @@
-"""What a PyTorch model is, and what of the settings is in force in it after a call."""
+"""The properties of a PyTorch model, and the settings in force after a call."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class TorchEvidence:
         self._work = work
 
     def read_back(self, settings: Mapping[str, Value], *, traces: bool = True) -> list[ReadBack]:
-        """Tell what is in force, for every knob of PyTorch's own."""
+        """Report what is in force, for every knob of PyTorch."""
         build = self._build
         with self._work.running():
             autocast = (

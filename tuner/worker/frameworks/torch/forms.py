@@ -1,8 +1,8 @@
 """The forms in which a PyTorch model can run: from a placed model to a function of its arguments.
 
-Each form takes what the model takes and returns what it returns: keywords, dictionaries, tuples,
-data classes, None. It can tell whether calls run in that form: a compiler that fell back to eager
-execution says nothing of it otherwise.
+Each form takes the model's arguments and returns what the model returns: keywords, dictionaries,
+tuples, data classes, None. It reports whether calls run in that form, because a compiler that falls
+back to eager execution does not say so.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ PACKAGES = "TUNE_FRAMEWORK_PACKAGES"
 """Variable of a study's workers: the folder where ahead-of-time packages are kept."""
 AUTOTUNE = "torch.compile.max_autotune"
 GRAPHS = "torch.compile.cuda_graphs"
-"""On a card alone, and read back off what the host launches there."""
+"""On a card only; read back from what the host launches there."""
 JIT, EXPORT = "torch.jit.mode", "torch.export.mode"
 KNOBS = (COMPILE, AUTOTUNE, CPP_WRAPPER, JIT, EXPORT)
-"""Those that say in which form a model runs."""
+"""Settings that choose the form in which a model runs."""
 
 
 class Form(Protocol):
@@ -195,7 +195,7 @@ class _Script:
 
 
 class _AheadOfTime:
-    """torch.export and AOTInductor; the package is kept beside the compiler's cache."""
+    """torch.export and AOTInductor; the package is kept next to the compiler's cache."""
 
     is_built = True
 

@@ -58,7 +58,7 @@ def fault_of(tensor: Any) -> str:
 
 
 class TorchInference(OnTheClock):
-    """What is timed of a model that serves."""
+    """The timed work of a model that serves."""
 
     def __init__(self, build: TorchBuild) -> None:
         self._build = build
@@ -97,7 +97,7 @@ class TorchInference(OnTheClock):
     def arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:
         """Return a call's arguments in the placed model's precision and layout, and their kind.
 
-        Where the model runs as it is, eager, all calls are of one kind.
+        If the model runs as it is, eager, all calls are of one kind.
         """
         torch, model = self._build.torch, self._build.model
         if torch.compiler.is_compiling() or torch.jit.is_tracing():
@@ -140,9 +140,9 @@ class TorchInference(OnTheClock):
         return self._build.form.is_built
 
     def prepared(self, call: Caller) -> Any:
-        """Return a module of the model's own class, whose calls are others.
+        """Return a module of the model's own class, with other calls.
 
-        What wraps calls of the model (hooks, a __call__ of its class) is part of the form.
+        Wrappers of the model's calls (hooks, a __call__ of its class) are part of the form.
         """
 
         def __call__(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -176,7 +176,7 @@ class TorchInference(OnTheClock):
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """No gradients; autocast where it is set."""
+        """No gradients; autocast if it is set."""
         torch, dtype = self._build.torch, self._build.autocast
         with (
             torch.inference_mode(),

@@ -1,7 +1,7 @@
 """The kernels that one call launches on a card, by their names in PyTorch's profiler.
 
-Names are those of cuDNN, cuBLAS, CUTLASS and of PyTorch's own kernels; which tokens stand for what
-was read off an H100 with PyTorch 2.11 (tests/worker/frameworks/kernels_h100.json).
+Names are those of cuDNN, cuBLAS, CUTLASS and of PyTorch's own kernels. The meaning of their parts
+was determined on an H100 with PyTorch 2.11 (tests/worker/frameworks/kernels_h100.json).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _PRODUCT = re.compile(
 )
 _CONVOLUTION = re.compile(r"(?<!flash_)fprop|implicit_gemm|convolve|winograd|conv2d|first_layer")
 _ATTENTION = re.compile(r"sdpa")
-"""cuDNN's own, whose f16 stands for either type of 16 bits."""
+"""cuDNN's own names, whose f16 stands for either type of 16 bits."""
 _TO_CHANNELS_LAST, _TO_CONTIGUOUS = re.compile("nchwToNhwc"), re.compile("nhwcToNchw")
 # By precision of what is multiplied, the first that is found: a name holds that of its sums too.
 # nvjet is cuBLAS's newest family; t, h and s after the architecture: bf16, half, single (as tf32).
@@ -73,10 +73,10 @@ class Kernels:
         return cls((Kernel(name, calls[name], us[name]) for name in calls), launches)
 
     def layout(self) -> tuple[str, str] | None:
-        """Return the layout of the images that cuDNN convolves; None where names do not tell.
+        """Return the layout of the images that cuDNN convolves; None if names do not show it.
 
-        Where kernels want the other one, cuDNN rearranges what goes in, often weights too, and back
-        what comes out: the direction that is taken more often leads away from the images' own.
+        If kernels need the other one, cuDNN rearranges inputs, often weights too, and outputs back.
+        The direction that is more frequent leads away from the images' own layout.
         """
         n = self.n_convolutions
         to_last, back = self._n_calls(_TO_CHANNELS_LAST), self._n_calls(_TO_CONTIGUOUS)
@@ -92,9 +92,9 @@ class Kernels:
         return sum(k.calls for k in self.all if name.search(k.name))
 
     def low(self) -> tuple[str, str] | None:
-        """Return the reduced precision in which most of the products' time passed.
+        """Return the reduced precision in which most of the products' time was spent.
 
-        None where the names of most of them, by their time, tell of no precision.
+        None if the names of most of them, by time, show no precision.
         """
         spent = self.precisions()
         if not spent:
@@ -106,7 +106,7 @@ class Kernels:
     def precisions(self) -> dict[str, float]:
         """Return the microseconds of products by their precision, the most first.
 
-        Nothing where less than half of them is told: a minority would speak for all.
+        Empty if less than half of the time is known: a minority would represent all.
         """
         spent: defaultdict[str, float] = defaultdict(float)
         for kernel in self._products:

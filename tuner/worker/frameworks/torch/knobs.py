@@ -1,8 +1,7 @@
 """How each knob of PyTorch is applied and read back: one entry each, in the order of applying.
 
-What is set by the environment is applied before the process starts, and forms (torch.compile and
-the like) by forms.py; the read-backs of OpenMP's variables are those of any framework
-(tuner/worker/evidence/openmp.py).
+Environment variables are applied before the process starts, and forms (torch.compile and the like)
+by forms.py. OpenMP's variables are read back as in any framework (tuner/worker/evidence/openmp.py).
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ def type_of(torch: Any, value: Value | None) -> Any:
 
 
 class Seen:
-    """What can be seen of a placed model after a call."""
+    """Observations of a placed model after a call."""
 
     def __init__(
         self,
@@ -51,10 +50,10 @@ class Seen:
         autocast: Any,
         traces: bool,
     ) -> None:
-        """Take what was seen.
+        """Take the observations.
 
-        forms: what the form says, by knob. autocast: the type where calls run, or None. traces:
-        whether the account was to hold all that there is to see.
+        forms: the form's report, by knob. autocast: the type if calls run in it, or None. traces:
+        whether the report was to contain everything that can be seen.
         """
         self.torch = torch
         self.model = model
@@ -66,12 +65,12 @@ class Seen:
 
     @property
     def primitives(self) -> Primitives:
-        """What oneDNN told; of what computed on the CPU."""
+        """oneDNN's report, for computation on the CPU."""
         return cast("Primitives", self.account)
 
     @property
     def kernels(self) -> Kernels:
-        """What the card told; of what computed there."""
+        """The card's report, for computation there."""
         return cast("Kernels", self.account)
 
     def converted(self) -> tuple[str, str]:
@@ -90,10 +89,10 @@ class Seen:
 
 
 class KnobAdapter(NamedTuple):
-    """How a knob is read back, and applied where that is this process's doing."""
+    """How a knob is read back, and how it is applied if this process does so."""
 
     read: Callable[[Seen], ReadBack | None]
-    """None where nobody asked and nothing is to be said."""
+    """None if the setting was not requested and there is nothing to report."""
     at_start: Callable[[Any, Value], None] | None = None
     """Given torch, before any work."""
     to_model: Callable[[Any, Any, Value], Any] | None = None
@@ -267,7 +266,7 @@ def _benchmark(seen: Seen) -> ReadBack:
 
 
 def _graphs(seen: Seen) -> ReadBack:
-    """Count what the host launches: a graph that was not captured is none."""
+    """Count what the host launches: a graph that was not captured has no effect."""
     asked = seen.asked.get(forms.GRAPHS)
     if not seen.kernels.all and seen.traces:
         how = "the trace of a call holds no kernels: the profiler cannot look at this card"

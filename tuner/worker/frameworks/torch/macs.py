@@ -1,7 +1,7 @@
-"""The multiply-accumulates of a call, by torch's own counter; unknown where it would miss some.
+"""The multiply-accumulates of a call, by torch's counter; unknown if it would miss some.
 
-`torch.utils.flop_counter` (2.13) counts an operator that it neither knows nor can take apart as no
-work at all. What is dispatched is therefore looked at beside it.
+`torch.utils.flop_counter` (2.13) counts an operator that it neither knows nor can decompose as no
+work at all. The dispatched operators are therefore checked as well.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 _COUNTED_IN = frozenset({"aten", "prim", "prims"})
-"""Namespaces of operators whose products are seen; those of `quantized` and others are not."""
+"""Namespaces of operators whose products are counted; those of `quantized` and others are not."""
 _WHOLE_LAYERS = frozenset(
     {
         "aten::mkldnn_rnn_layer",

@@ -14,7 +14,7 @@ _HASH = re.compile(r"\s*\b[0-9a-z]{32,}\b")
 """In the name of a compiled graph: that of its code, another one with every version."""
 
 _ARGUMENTS = re.compile(r"^void |[<(].*")
-"""In the name of a kernel: what its template was given, and what it takes."""
+"""The parameters and arguments in the name of a kernel's template."""
 _UNNAMED = "(anonymous namespace)::"
 _LONGEST = 80
 
@@ -28,9 +28,9 @@ class TorchProfile:
         self.title = f"torch.profiler, {on}"
 
     def operators(self, calls: Callable[[], None]) -> list[Operator]:
-        """Return what each operator took on the calling thread: threads inside it are not seen.
+        """Return the time of each operator on the calling thread: threads inside it are not seen.
 
-        On a card, what each kernel took there.
+        On a card, the time of each kernel there.
         """
         from torch.profiler import ProfilerActivity, profile
 

@@ -1,9 +1,9 @@
-"""Random weights that are drawn once a study: hundreds of millions of them take many seconds.
+"""Random weights that are drawn once per study: hundreds of millions of them take many seconds.
 
-They are kept in a file, parameters and buffers one after another in the order of the state dict.
-Later builds leave draws out and read the file into their own memory, so that everything lies where
-it would have been drawn. Not a number stands in for what was not drawn: it ends every loop that
-draws until something fits, and whatever no file brings back is seen in the outputs.
+They are stored in a file, parameters and buffers in the order of the state dict. Later builds skip
+the draws and read the file into their own memory, so that everything lies where it would have been
+drawn. NaN replaces what was not drawn: it ends loops that draw until something fits, and anything
+that the file does not restore shows in the outputs.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 _ROOM = 4
-"""What must be free on the disk, in files as large as this one."""
+"""The free space needed on the disk, in multiples of this file."""
 _DRAWS = ("normal_", "uniform_", "trunc_normal_", "kaiming_normal_", "kaiming_uniform_",
           "xavier_normal_", "xavier_uniform_")  # fmt: skip
 """Methods of tensors, and functions of torch.nn.init, which a mode meets whole: within its own call
@@ -23,9 +23,9 @@ it is off."""
 
 
 def save(torch: Any, model: Any, path: Path) -> bool:
-    """Write the weights; False where the disk has no room for them.
+    """Write the weights; False if the disk has no room for them.
 
-    Raises RuntimeError for tensors whose bytes do not lie one after another.
+    Raises RuntimeError for tensors whose bytes are not contiguous.
     """
     state = model.state_dict()
     size = sum(tensor.nbytes for tensor in state.values())

@@ -1,7 +1,7 @@
 """Weights in a mapped file: instances that map the same one share its pages, in memory and cache.
 
-A file of its own for every content, so that processes share exactly when their weights are equal.
-Beside the compiler's cache in a study; in a user's program in the user's cache folder.
+Each content has its own file, so that processes share exactly if their weights are equal. It is
+next to the compiler's cache in a study; in a user's program, in the user's cache folder.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def map_weights(torch: Any, model: Any) -> None:
 
 
 def read_back(model: Any, settings: Mapping[str, Value]) -> ReadBack:
-    """Look where the parameters lie: in mapped files, or in memory of this process alone."""
+    """Find where the parameters are: in mapped files, or in this process's own memory."""
     total = mapped = 0
     files: dict[int, bool] = {}
     for parameter in model.parameters():
