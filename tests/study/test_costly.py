@@ -28,7 +28,15 @@ from tests.study.test_minimise import (
 )
 from tuner.measurement.confirmation import FIRST_LOOK, LOOKS
 from tuner.record.configuration import Configuration
-from tuner.record.journal import ArmsChosen, FinalistNamed, Phase, RoundDone, WarningNoted
+from tuner.record.journal import (
+    ArmsChosen,
+    Extended,
+    FinalistNamed,
+    Phase,
+    PhaseDone,
+    RoundDone,
+    WarningNoted,
+)
 from tuner.record.launch import Purpose, Share
 from tuner.record.objective import THROUGHPUT, Bound, Objective
 from tuner.record.store import Store
@@ -43,6 +51,7 @@ from tuner.study.ablation import (
 from tuner.study.confirm import choose_arms, confirm, make_claims
 from tuner.study.minimise import minimise, why_not
 from tuner.study.resource_costs import CostRule, ResourceCost, resource_costs_of
+from tuner.study.settled import settled
 from tuner.study.steps import ArmsWanted, Launch, Round, Step
 from tuner.study.study import Study
 
@@ -323,6 +332,22 @@ def test_rounds_of_both_outweigh_what_the_search_has_seen(store: Store, tmp_path
     study.evaluation.refresh()
     assert not unjustified_costs(study, COMPILED)
     assert make_claims(study).claim(WinnerClass.SAME_PRECISION).configuration == SHORTER
+
+
+def test_later_launches_of_the_search_do_not_undo_an_earlier_verdict(
+    store: Store, tmp_path: Path
+) -> None:
+    """Launches of an extension without the costly setting are as fast."""
+    study = confirmed(store, tmp_path, {COMPILED: 0.4})
+    store.add(PhaseDone(Phase.CONFIRM, "decided after 4 rounds"))
+    store.add(Extended(300.0))
+    for _ in range(3):
+        tell(store, add(store, SHORTER, 2.5, memory_bytes=423 * MIB))
+    study.evaluation.refresh()
+    assert list(unjustified_costs(study, COMPILED)) == ["fake.compile"]
+    assert settled(study)[WinnerClass.SAME_PRECISION].configuration == COMPILED
+    claim = make_claims(study).claim(WinnerClass.SAME_PRECISION)
+    assert (claim.verdict, claim.configuration) == ("faster", COMPILED)
 
 
 @pytest.mark.parametrize(("budget_s", "is_arm"), [(160.0, True), (110.0, False)])

@@ -104,13 +104,16 @@ class Evaluation:
         batches: tuple[int, ...],
         objective: Objective = THROUGHPUT,
         stand_in: Configuration | None = None,
+        last_launch: int | None = None,
     ) -> None:
         """Evaluate what a store holds.
 
         batches: those at which the default, and every baseline that works there, is measured.
-        stand_in: the configuration that answers if the default, a server, does not.
+        stand_in: the configuration that answers if the default, a server, does not. last_launch:
+        its number; later launches are ignored. None for all.
         """
         self._store = store
+        self._last_launch = last_launch
         self.stand_in = stand_in
         self.objective = objective
         self.reference_batch = reference_batch
@@ -121,9 +124,9 @@ class Evaluation:
 
     def refresh(self) -> None:
         """Evaluate all launches again."""
-        launches = self._store.launches.values()
+        launches = self._launches()
         paced = [record for record in launches if record.request.purpose not in UNPACED]
-        self.estimates = Estimates(self._store.launches, self.objective)
+        self.estimates = Estimates({r.request.id: r for r in launches}, self.objective)
         self.floor = max(_LEAST_FLOOR, self.estimates.launch_sd)
         """Scores that differ by less than this (log) are not told apart."""
         self.resource_costs = resource_costs_of(paced)
@@ -154,13 +157,20 @@ class Evaluation:
         """Whether the default is a server that answers no request: nothing is compared with it."""
 
     def _is_default_late(self) -> bool:
-        records = (r for r in self._store.launches.values() if is_default(r.request.configuration))
+        records = (r for r in self._launches() if is_default(r.request.configuration))
         timed = [taken for record in records for taken in timed_of(record.slices)]
         return 2 * sum(map(misses_when_idle, timed)) > len(timed)
 
     def trials(self) -> list[TrialNoted]:
         """Return every finished trial, oldest first."""
-        return self._store.all(TrialNoted)
+        trials = self._store.all(TrialNoted)
+        if self._last_launch is None:
+            return trials
+        return [t for t in trials if all(launch <= self._last_launch for launch in t.launches)]
+
+    def _launches(self) -> list[LaunchRecord]:
+        last = math.inf if self._last_launch is None else self._last_launch
+        return [r for number, r in self._store.launches.items() if number <= last]
 
     def at_batch(self, configuration: Configuration, batch: int) -> Configuration:
         """Return the canonical configuration with another batch."""
@@ -312,6 +322,18 @@ class Evaluation:
             return None
         self.refresh()
         return self.ratio(configuration)
+
+
+def as_of(evaluation: Evaluation, last_launch: int) -> Evaluation:
+    """Return an evaluation as it was after a launch."""
+    return Evaluation(
+        evaluation._store,
+        evaluation.reference_batch,
+        evaluation.batches,
+        evaluation.objective,
+        evaluation.stand_in,
+        last_launch,
+    )
 
 
 def _unobservable(launches: Iterable[LaunchRecord]) -> dict[Configuration, frozenset[str]]:

@@ -8,6 +8,7 @@ again.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from copy import copy
 from functools import partial
 
 from tuner.measurement.confirmation import EARLY_ALPHA, FIRST_LOOK, look_level
@@ -20,6 +21,7 @@ from tuner.study.ablation import why_unjustified
 from tuner.study.claim import Claim
 from tuner.study.claims import Claims
 from tuner.study.compared import unmeasured_baselines
+from tuner.study.evaluation import as_of
 from tuner.study.study import Study
 
 
@@ -37,7 +39,10 @@ def settled(study: Study) -> Mapping[WinnerClass, Claim]:
             continue
         finalists = study.candidates.finalists()
         finalists |= {n.winner_class: n.configuration for n in store.extents[number][FinalistNamed]}
-        claims = claims_by(study, finalists, chosen, dict(found), n_rounds)
+        then = copy(study)  # what was launched since must not undo a verdict
+        last = max(launch for done in store.extents[number][RoundDone] for launch in done.launches)
+        then.evaluation = as_of(study.evaluation, last)
+        claims = claims_by(then, finalists, chosen, dict(found), n_rounds)
         for winner_class in WinnerClass:
             claim = claims.claim(winner_class)
             if claim.verdict != "ambiguous" and not is_default(claim.configuration):

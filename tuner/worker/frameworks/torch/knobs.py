@@ -65,7 +65,7 @@ class Seen:
 
     @property
     def primitives(self) -> Primitives:
-        """oneDNN's report, for computation on the CPU."""
+        """The report of oneDNN, for computation on the CPU."""
         return cast("Primitives", self.account)
 
     @property
