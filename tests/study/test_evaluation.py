@@ -182,7 +182,7 @@ def test_what_only_the_environment_shows_is_unobservable(tmp_path: Path) -> None
         told = launched(store, both, 0.1)
         told.prepared = Prepared(0.1, 0.1, 0.5, True, 0, 0, read_back)
         evaluation.refresh()
-            assert evaluation.row(both).unobservable == {"env.A"}
+        assert evaluation.row(both).unobservable == {"env.A"}
         assert evaluation.row(both.without("env.A")).unobservable == set()
 
 

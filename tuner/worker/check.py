@@ -157,7 +157,7 @@ def _is_comparable(y: Array, y0: Array) -> bool:
 
 
 def _changed(y: Array, y0: Array) -> tuple[float, int]:
-    """Return the share of integers that differ, of those that inputs change, and their number."""
+    """Return the share of integers that differ, of those that depend on inputs; their number."""
     if not y.size:
         return 0.0, 0
     share = float(np.mean(y != y0[: len(y)]))

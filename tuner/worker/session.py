@@ -136,7 +136,7 @@ class Session(LoadedModel):
         reference.write(Path(order.path), tensors, outputs, made)
 
     def keep_weights(self) -> None:
-        """Keep the weights for later launches, where the model is the same with them, and sooner.
+        """Keep the weights for later launches if that gives the same model, faster.
 
         What draws numbers that are no parameters, or draws them otherwise, is built anew each time.
         """

@@ -179,7 +179,7 @@ class Evidence(Protocol):
         """Return the trainable tensors of the default model, in its own order."""
 
     def macs(self, call: Callable[[], Any], batch: int) -> tuple[int, str] | None:
-        """Return the multiply-accumulates per sample in a call of the default, and who counted.
+        """Return the multiply-accumulates per sample of the default, and what counted them.
 
         None where nothing that is installed counts all of them.
         """

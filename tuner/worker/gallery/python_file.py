@@ -128,7 +128,7 @@ class PythonFile:
         return function(**given)
 
     def frameworks(self) -> tuple[str, ...]:
-        """Return those with a function of their name, or that of what the named function makes."""
+        """Return the frameworks that have a function here, or that of the named function."""
         if self._ref.function:
             self._built_by_function()
             return (self._framework,)
