@@ -1,1 +1,1 @@
-"""What the commands do: from a request to what a study, a proof or advice leaves behind."""
+"""The commands: each turns a request into a study, a verification, or advice."""

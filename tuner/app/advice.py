@@ -1,4 +1,4 @@
-"""What to set for one model with no search: what a study of it found, or what rules expect."""
+"""Settings for one model without a search: from a study of it, or predicted by rules."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _NOTHING_GAINS = f"nothing that can be set here gains with a probability of {SUR
 
 
 class Advised(msgspec.Struct, frozen=True):
-    """What is to be set in a class of winners, and what is expected of it."""
+    """The recommended settings of a winner class, and their expected gain."""
 
     verdict: Expected
     configuration: Configuration
@@ -46,19 +46,19 @@ class Advised(msgspec.Struct, frozen=True):
     studies: list[str] = []
     """The names of those behind it."""
     beware: list[str] = []
-    """Where something of it failed, and what is not set for that, in words."""
+    """Failures of its settings, and settings that are left out because of them, in words."""
     factors: tuple[str, ...] = ()
-    """What was combined; nothing where a study's configuration is taken as it is."""
+    """The factors that were combined; empty if it is a study's configuration."""
     held: tuple[int, int] | None = None
-    """How many gains such intervals held in fresh rounds, of how many; None where that was measured
-    of nothing like this model, or on no host like this one."""
+    """How many gains such intervals contained in new rounds, and of how many; None if that was not
+    measured for similar models, or on a host like this one."""
 
 
 def guesses(plan: Plan, host: Host) -> list[Configuration]:
-    """Return what the shipped guidelines expect to be fastest, the best of each winner class.
+    """Return the fastest configurations by the shipped guidelines, one per winner class.
 
-    A study measures these right after the default. Nothing of a class in which the default is
-    expected to be best, and nothing twice.
+    A study measures these right after the default. Classes in which the default is expected to be
+    best are left out, and so are repetitions.
     """
     adviser = Adviser(plan, host, read_guidelines(GUIDELINES))
     best = (adviser.advise(winner_class).configuration for winner_class in WinnerClass)
@@ -67,7 +67,7 @@ def guesses(plan: Plan, host: Host) -> list[Configuration]:
 
 
 class Adviser:
-    """What guidelines say of one model on one host."""
+    """The guidelines' advice for one model on one host."""
 
     def __init__(self, plan: Plan, host: Host, guidelines: Guidelines) -> None:
         workload = plan.workload
@@ -91,7 +91,7 @@ class Adviser:
         """What failed in one, and how."""
 
     def advise(self, winner_class: WinnerClass) -> Advised:
-        """Return what was found, else what its own effects say, else what rules expect."""
+        """Return a study's winner, else the best by its own effects, else the rules' prediction."""
         return (
             self._looked_up(winner_class)
             or self._by_its_effects(winner_class)
@@ -99,10 +99,10 @@ class Adviser:
         )
 
     def rule_out(self, advised: Advised, fault: Fault) -> None:
-        """Take note that advice failed in a trial run: what it is due to is not advised again.
+        """Note that advice failed in a trial run: what caused it is not advised again.
 
-        Settings that did not take effect are to blame; of what crashed or answered wrongly, those
-        that change the program; else all of them together.
+        The cause is the settings that did not take effect. If it crashed or answered wrongly, the
+        cause is those that change the program, or else all of them together.
         """
         is_of_program = fault.ending.outcome in (Outcome.CRASHED, Outcome.WRONG_OUTPUT)
         entries = [each for each in self._factors.here if each.name in advised.factors]
@@ -123,7 +123,7 @@ class Adviser:
         self._faults[advised.configuration] = f"{', '.join(culprits)} failed here, {fault}"
 
     def notes(self) -> list[str]:
-        """Return what the user should know."""
+        """Return notes for the user."""
         known, here, guidelines = self._known, self._here, self._guidelines
         found = [f"{fault}; it is not advised" for fault in self._faults.values()]
         if unlike := [name for name in known.strange if name not in HOST_FACTS]:
@@ -167,9 +167,9 @@ class Adviser:
         return self._is_of(study) and is_model and is_kind and study.host == self._here
 
     def _looked_up(self, winner_class: WinnerClass) -> Advised | None:
-        """Return what the first study that decided found; None if none did, or it cannot be here.
+        """Return the winner of the first study that decided; None if none did, or it cannot be set.
 
-        Where none decided on this class, the surest winner of a narrower one.
+        If none decided on this class, the surest winner of a narrower one.
         """
         narrower: list[tuple[float, Advised]] = []
         framework = self._plan.workload.framework
@@ -199,7 +199,7 @@ class Adviser:
         return max(narrower, key=lambda each: each[0])[1] if narrower and is_open else None
 
     def _same_here(self, found: Found, winner_class: WinnerClass) -> Configuration | None:
-        """Return what a study's winner is here; None where it is not the same, or is none."""
+        """Return a study's winner on this host; None if it differs here, or there is none."""
         values = found.configuration.items()
         if found.speedup is None or any(not is_known(k) or fault_of_value(k, v) for k, v in values):
             return None
@@ -215,9 +215,9 @@ class Adviser:
         )
 
     def _by_its_effects(self, winner_class: WinnerClass) -> Advised | None:
-        """Return what the designed part of a study of this very model, on such a host, makes sure.
+        """Return what the designed part of a study of this model, on such a host, shows to be good.
 
-        But for what failed, or holds it. None where there is no such study, or nothing of it runs.
+        Without anything that failed. None if there is no such study, or if nothing of it runs.
         """
         study = next((study for study in self._same if study.effects), None)
         if study is None:
@@ -239,7 +239,7 @@ class Adviser:
                        factors=prediction.factors)  # fmt: skip
 
     def _predicted(self, winner_class: WinnerClass) -> Advised:
-        """Return the combination that is expected to be fastest of those that can be set here."""
+        """Return the combination with the highest expected gain that can be set here."""
         known, guidelines = self._known, self._guidelines
         never_ran = self._never_ran()
         failed = [each for s in guidelines.studies if self._is_of(s) for each in s.failed if each]
@@ -270,7 +270,7 @@ class Adviser:
                        prediction.factors, self._held())  # fmt: skip
 
     def _held(self) -> tuple[int, int] | None:
-        """Return what the rounds say of such intervals, which were of other hosts, but alike."""
+        """Return how often such intervals held in rounds on other, similar hosts."""
         known = calibration.shipped()
         is_unlike = any(name != HOST for name in self._known.strange)
         return None if is_unlike else (known.held, known.n_gains)

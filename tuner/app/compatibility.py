@@ -25,11 +25,11 @@ hundred times as fast is not filled by what fills a CPU."""
 
 
 AUTO = "auto"
-"""The profile that is chosen by what this host is."""
+"""The profile name for choosing one by this host."""
 
 
 def candidate_frameworks(request: Request, card: ModelCard) -> tuple[str, ...]:
-    """Return the frameworks that a model may be tuned in here: those asked for, or installed."""
+    """Return the frameworks in which a model may be tuned here: those named, or all."""
     installed = installed_frameworks()
     return request.frameworks or tuple(f for f in card.frameworks if f in installed)
 
@@ -37,10 +37,10 @@ def candidate_frameworks(request: Request, card: ModelCard) -> tuple[str, ...]:
 def choose_profile(
     name: str, host: Host, device: str | None = None, frameworks: Collection[str] = ()
 ) -> Profile:
-    """Load a hardware profile; "auto" is the shipped one that names this host.
+    """Load a hardware profile; "auto" is the shipped one that matches this host.
 
-    device: of those that measure on it alone. frameworks: those in question: without a device that
-    was asked for, it is one on which one of them can be measured here.
+    device: limits the choice to profiles for it. frameworks: the candidates. Without a device, a
+    card is chosen only if one of them can be measured on it here.
     """
     if name != AUTO:
         return load_profile(name, SEARCH_SPACES)
@@ -57,7 +57,7 @@ def choose_profile(
 
 
 def left_out(profile: Profile, host: Host, frameworks: Collection[str]) -> str:
-    """Say which card or framework auto leaves out although nobody asked for that; empty if none."""
+    """Say which card or framework auto leaves out although the user named none; empty if none."""
     if not host.gpus:
         return ""
     not_there = [name for name in frameworks if CUDA not in FRAMEWORKS[name].devices]
@@ -71,7 +71,7 @@ def left_out(profile: Profile, host: Host, frameworks: Collection[str]) -> str:
 
 
 def check_device(profile: Profile, host: Host) -> None:
-    """Raise UsageError where what a profile measures on is not here, or is only part of a card."""
+    """Raise UsageError if the device of a profile is missing, or is only part of a card."""
     if profile.device != CUDA:
         return
     if not host.gpus:
@@ -102,7 +102,7 @@ def on_device(card: ModelCard, device: str) -> ModelCard:
 
 
 def frameworks_for(request: Request, card: ModelCard, device: str) -> tuple[str, ...]:
-    """Return the frameworks to tune: those asked for, else every installed one with the model."""
+    """Return the frameworks to tune: the named ones, else every installed one with the model."""
     installed = installed_frameworks()
     for name in request.frameworks:
         if name not in card.frameworks:
@@ -130,7 +130,7 @@ def frameworks_meant(
 ) -> tuple[str, ...]:
     """Return the frameworks whose knobs a request may restrict; frameworks: those that it tunes.
 
-    Where one study goes on, also those with which it was begun: their restrictions do not bear on
+    If a study continues, also those with which it was begun: their restrictions do not matter to
     it.
     """
     begun = card.frameworks if request.extends else ()
@@ -138,9 +138,10 @@ def frameworks_meant(
 
 
 def check_memory(card: ModelCard, host: Host, device: str = CPU) -> None:
-    """Raise UsageError for a model whose weights alone are more than the memory of host or card.
+    """Raise UsageError for a model whose weights alone exceed the memory of host or card.
 
-    Before it is built, which would take minutes and may end by the kernel's killer.
+    Checked before building it, which would take minutes and might be ended by the kernel's OOM
+    killer.
     """
     needed, there = card.n_parameters * BYTES_PER_PARAMETER, host.limits.memory_bytes
     if needed > there:

@@ -1,9 +1,9 @@
-"""How much time the study of each framework gets: new, resumed, or gone on with for longer.
+"""The time of each framework's study: new, resumed, or continued.
 
-A study that is finished goes on where a larger --budget is given than before, or --extend, which is
-on top of what was used. This opens an extension in all studies of the run; the same command resumes
-one that was stopped. Where a study is not finished, --extend adds to what its budget has left, and
-no extension is opened. A study that found nothing to measure is tried again whenever others go on.
+A finished study continues with a larger --budget, or with --extend, which is added to the time
+used. This opens an extension in all studies of the run; the same command resumes one that was
+stopped. If a study is not finished, --extend adds to what its budget has left, and opens no
+extension. A study that found nothing to measure is tried again whenever others continue.
 """
 
 from __future__ import annotations
@@ -25,41 +25,42 @@ _LARGER = 1.01
 _LAUNCHES = 2
 """Launches without which nothing can be compared: of the default and another."""
 _MARGIN = 1.1
-"""The least budget that is named is this many times what was estimated: it is not refused again."""
+"""The budget that a refusal names is this many times the estimate, so that it is not refused again.
+"""
 
 
 class Account(msgspec.Struct, frozen=True):
-    """What a study was granted and has used, all in seconds."""
+    """The time that a study was granted and has used, in seconds."""
 
     used_s: float
     """In all of its sessions."""
     began_at_s: float
     """Of these, before its current extent was opened."""
     budget_s: float
-    """What the last session of its current extent could use up to, all before it included; 0 before
-    the first."""
+    """The limit of the last session of its current extent, all earlier ones included; 0 before the
+    first."""
     extension_s: float | None
-    """What the current extent was granted, over all frameworks; None of a study's first to which
-    nothing was added."""
+    """The grant of the current extent, over all frameworks; None for a study's first extent to
+    which nothing was added."""
     is_finished: bool
     has_failed: bool = False
     """Whether its last session found that nothing can be measured: it holds up no other study."""
     asked_s: float | None = None
-    """What was asked for by the last --extend of its current extent, which the same one resumes."""
+    """The length of the last --extend of its current extent; the same one resumes it."""
 
     @property
     def is_stopped(self) -> bool:
-        """Whether it was stopped before its end, or never begun: to resume it is what is meant."""
+        """Whether it was stopped before its end, or never begun: the command then resumes it."""
         return not (self.is_finished or self.has_failed)
 
     @property
     def spent_s(self) -> float:
-        """What it has used of its current extent."""
+        """The time used in its current extent."""
         return self.used_s - self.began_at_s
 
 
 def account_of(store: Store) -> Account:
-    """Return what the journal of a study tells."""
+    """Read the grants from the journal of a study."""
     sessions = store.current(SessionOpened)
     grants: list[Extended | Added] = [*store.current(Extended), *store.current(Added)]
     last = grants[-1] if grants else None
@@ -81,9 +82,9 @@ def _has_failed(store: Store) -> bool:
 
 
 def grant(request: Request, accounts: Sequence[Account]) -> Extended | Added | None:
-    """Return what a run grants its studies beyond what they have; None if it only resumes them.
+    """Return the additional time of a run for its studies; None if it only resumes them.
 
-    Raises UsageError where all of a larger budget is used already.
+    Raises UsageError if all of a larger budget is used already.
     """
     stopped = [each for each in accounts if each.is_stopped]
     if request.extends:
@@ -108,9 +109,9 @@ def grant(request: Request, accounts: Sequence[Account]) -> Extended | Added | N
 
 
 def _left_s(accounts: Sequence[Account]) -> float:
-    """Return what the studies that are not finished may still use, by what they were granted.
+    """Return the time that unfinished studies may still use, by their grants.
 
-    One that was not begun yet has as much as the one before it.
+    A study that was not begun yet has as much as the one before it.
     """
     share_s = left_s = 0.0
     for each in accounts:
@@ -121,7 +122,7 @@ def _left_s(accounts: Sequence[Account]) -> float:
 
 
 class Shares:
-    """Shares the time of a run among those of its studies that are not finished, in their order."""
+    """Shares the time of a run among its unfinished studies, in their order."""
 
     def __init__(self, request: Request, accounts: Sequence[Account]) -> None:
         """accounts: after an extension was opened, or time was added, if one was."""
@@ -133,12 +134,12 @@ class Shares:
         self._left_s -= sum(each.spent_s for each in accounts if each.is_finished)
 
     def total_s(self, number: int) -> float:
-        """Return what a study may use up to, in all of its sessions; number: from 0."""
+        """Return the limit of a study over all of its sessions; number: from 0."""
         n_left = sum(not each.is_finished for each in self._accounts[number:])
         return self._accounts[number].began_at_s + max(1.0, self._left_s / max(1, n_left))
 
     def use(self, number: int, used_s: float) -> None:
-        """Take in what a study has used, in all of its sessions."""
+        """Note the time that a study has used in all of its sessions."""
         account = self._accounts[number]
         if not account.is_finished:
             self._left_s -= used_s - account.began_at_s
@@ -157,11 +158,11 @@ def check_continued(request: Request, folders: Iterable[Path]) -> None:
 def check_round(
     request: Request, extension_s: float | None, passed_s: float, launches_s: Sequence[float]
 ) -> None:
-    """Raise UsageError where nothing could be compared, with the least budget that holds a round.
+    """Raise UsageError if nothing could be compared, with the least budget that holds a round.
 
     extension_s: of the extension that is opened, if any. passed_s: since the command was given.
-    launches_s: what a launch of the default takes at the least, of each study that is begun or
-    gone on with.
+    launches_s: the least time of a launch of the default, for each study that is begun or
+    continued.
     """
     seconds = request.budget_s if extension_s is None else extension_s
     least_s = passed_s + _LAUNCHES * sum(launches_s)

@@ -37,23 +37,23 @@ from tuner.space.placement import PLACING
 from tuner.space.space import Space
 
 PROBE_MODEL = "matmul"
-"""Built where no model is named: which variables a framework reads is asked of it."""
+"""Built if no model is named: shows which variables a framework reads."""
 _FAULTS = (Kind.CONTRADICTION, Kind.UNUSABLE, Kind.BEYOND, Kind.MISSPELT, Kind.DEAD, Kind.HURTS)
 
 
 class Note(enum.StrEnum):
-    """What the reader of a report should know of it."""
+    """Notes for the reader of a report."""
 
     OTHER_HOSTS = "other_hosts"
     """The guidelines were measured on hosts of another kind; detail: which."""
     IMAGE = "image"
-    """What the target has is not known: CPUs, nodes, memory, instruction set, libraries."""
+    """Whether the target's CPUs, nodes, memory, instruction set and libraries are unknown."""
     CONTAINER = "container"
     """Libraries in a container are taken to be there."""
 
 
 class LintReport(msgspec.Struct, frozen=True):
-    """What a launch file came to."""
+    """The result of checking a launch file."""
 
     findings: list[LintFinding]
     not_understood: list[NotUnderstood]
@@ -64,7 +64,7 @@ class LintReport(msgspec.Struct, frozen=True):
 
     @property
     def faults(self) -> list[LintFinding]:
-        """What is wrong with it."""
+        """The faults in it."""
         return [each for each in self.findings if each.severity is Severity.FAULT]
 
 
@@ -129,19 +129,19 @@ def _notes(
 
 
 def _can_be_in_a_file(meant: Configuration) -> bool:
-    """Tell whether a launch file shows that something is set.
+    """Tell whether a launch file can show that something is set.
 
-    Not how often a program is started, and what the program itself does.
+    It cannot show how often a program is started, nor what the program itself does.
     """
     is_set_outside = allowed_in(WinnerClass.NO_CODE, meant)
     return is_set_outside and meant.as_dict().keys().isdisjoint(PLACING)
 
 
 def _by_rules(judge: LaunchJudge, guidelines: Guidelines, *, of_model: str) -> list[LintFinding]:
-    """Return which guidelines about launch settings the file misses, or acts against.
+    """Return the guidelines about launch settings that the file misses or violates.
 
-    By the model's own facts where one is named, else by what holds of every kind. Of a target
-    whose CPUs are not known: nothing about how cores are shared out.
+    For the model's own facts if one is named, otherwise those that hold for every kind. If the
+    target's CPUs are unknown, none about how cores are shared.
     """
     found: list[LintFinding] = []
     environment = judge.environments()[0]

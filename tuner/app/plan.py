@@ -1,4 +1,4 @@
-"""What is to be tuned, resolved for this host and not yet begun: what --dry-run shows."""
+"""The plan: what is tuned, resolved for this host and not yet begun; shown by --dry-run."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class Plan(msgspec.Struct, frozen=True):
     environment: dict[str, str] = {}
     """The tuning variables that were set when the study was begun, or are set now if it was not."""
     design: DesignFixed | None = None
-    """The designed part, where that is asked for."""
+    """The designed part, if it was requested."""
 
     def launch_s(self) -> float:
         """Estimate the seconds of a launch without compilation, from the describing child."""
@@ -85,15 +85,15 @@ class Plan(msgspec.Struct, frozen=True):
         return 1.0 + facts.import_s + facts.build_s + 12 * facts.call_s + 3.0
 
     def least_launch_s(self) -> float:
-        """Return the seconds that a launch of the default takes at the least: its shortest slices.
+        """Return the least seconds of a launch of the default: with its shortest slices.
 
-        Of a program that runs for 15 s, 45: one run to fill caches, and two that count.
+        For a program that runs for 15 s, 45: one run to fill caches, and two that count.
         """
         facts = self.facts
         return facts.import_s + facts.build_s + 3 * facts.call_s
 
     def stand_in(self) -> Configuration | None:
-        """Return what answers where a server with nothing set does not; None where that does."""
+        """Return settings under which a silent server answers; None if it answers without."""
         return Configuration.of(self.facts.answers_with) if self.facts.answers_with else None
 
 
@@ -105,10 +105,11 @@ def plan(
     is_strict: bool = False,
     testbed: Testbed = THIS_HOST,
 ) -> list[Plan]:
-    """Load the model and resolve the space, for every framework that is asked for.
+    """Load the model and resolve the space, for every requested framework.
 
-    listen: hears of a model that takes a while. is_strict: it may never take more than the budget.
-    Raises UsageError for anything that cannot be carried out as written, NothingMeasured where the
+    listen: notified if a model takes long. is_strict: it must never take more than the budget.
+
+    Raises UsageError for anything that cannot be carried out as written, and NothingMeasured if the
     model does not load within the budget.
     """
     check_request(request)
@@ -172,7 +173,7 @@ def plan(
 def _find(
     request: Request, waiting: Deadline, testbed: Testbed
 ) -> tuple[ModelRef, ModelCard, dict[str, ModelFacts]]:
-    """Find what is to be tuned; facts by framework, of what was started to be looked at."""
+    """Find what is tuned; facts by framework, if something was started to examine it."""
     if request.program is not None:
         return find_program(request.program, waiting, testbed)
     if (served := request.service) is not None:
@@ -212,7 +213,7 @@ def _check_seconds(budget_s: float, least_s: float, import_takes: str, given: st
 
 
 def _refuse_without_effect(plans: list[Plan], restrictions: Restrictions) -> None:
-    """Raise UsageError for what was asked for and has no effect in any of the frameworks."""
+    """Raise UsageError for options that have no effect in any of the frameworks."""
     found = [without_effect(plan.space, restrictions) for plan in plans]
     for asked, why in found[0].items():
         if all(asked in other for other in found):
@@ -220,7 +221,7 @@ def _refuse_without_effect(plans: list[Plan], restrictions: Restrictions) -> Non
 
 
 def _with_tolerance(card: ModelCard, tolerance: float) -> ModelCard:
-    """Return the card of a model whose reduced precision is held to another drift."""
+    """Return the card of a model with another drift allowed to reduced precision."""
     if card.accuracy_loss is not None:
         raise UsageError(
             f"--tolerance {tolerance}: the accuracy() of {card.name} decides over reduced "
@@ -318,7 +319,7 @@ def _by_rules(
     factors: Factors,
     identity: str,
 ) -> list[Earlier]:
-    """Return what the rules of a file expect, as an earlier study would say it."""
+    """Return the prediction of a file's rules, in the form of an earlier study."""
     if path is None:
         return []
     found = as_earlier(read_guidelines(path), workload, facts, host, factors, identity)
@@ -326,17 +327,17 @@ def _by_rules(
 
 
 def _hardware(host: Host, device: str) -> dict[str, Any]:
-    """Return what of a host's hardware changes results: its cards not, where the CPU computes."""
+    """Return the hardware that changes results: without its cards if the CPU computes."""
     identity = {k: v for k, v in host.identity().items() if k != "versions"}
     return identity if device != CPU else {**identity, "gpus": []}
 
 
 _ADDED = ("batch", "batch_dim")
-"""Fields that older versions did not have: None is what they meant."""
+"""Fields that older versions did not have: their meaning was None."""
 
 
 def _identity(workload: Workload) -> dict[str, Any]:
-    """Return what tells two workloads apart; as older versions wrote it where nothing is new."""
+    """Return what distinguishes two workloads; as older versions wrote it if nothing is new."""
     found: dict[str, Any] = msgspec.to_builtins(workload)
     headers = workload.model.headers
     found["model"].pop("headers")
@@ -348,9 +349,9 @@ def _identity(workload: Workload) -> dict[str, Any]:
 
 
 def _begun_in(request: Request, folder: Path, identity: str) -> dict[str, str]:
-    """Return the tuning variables that a study is measured beside: those of its first session.
+    """Return the tuning variables of a study's first session, measured as a baseline.
 
-    They are no part of the identity: the same command from another shell goes on with the study.
+    They are not part of the identity: the same command from another shell continues the study.
     """
     opened = opened_in(folder) if request.environment is not None else None
     if opened is None or opened.identity != identity:
@@ -361,11 +362,11 @@ def _begun_in(request: Request, folder: Path, identity: str) -> dict[str, str]:
 def earlier_studies(
     folders: Iterable[Path], workload: Workload, metric: str, own: Path
 ) -> list[Earlier]:
-    """Return every other study below some folders that answers such a question, each once.
+    """Return every other study of the same kind below some folders, each once.
 
-    Of the framework, the metric and the load; of servers, those whose default was in time.
+    Of the same framework, metric and load; of servers, those whose default was in time.
 
-    Raises UsageError for a folder below which there is none, or none that can be read.
+    Raises UsageError for a folder without any, or with none that can be read.
     """
     found: dict[Path, Earlier] = {}
     for folder in folders:
@@ -416,7 +417,7 @@ def difference(opened: StudyOpened, plan: Plan) -> str:
 
 
 def outlook(plan: Plan) -> str:
-    """Say what the plan's folder holds and what running the same command would do there.
+    """Say what the plan's folder holds and what the same command would do there.
 
     Raises UsageError for a folder in which no study can be.
     """

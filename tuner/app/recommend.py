@@ -1,4 +1,4 @@
-"""A recommendation with no search: what a study found on such a host, or what the rules expect."""
+"""A recommendation without a search: from a study on such a host, or predicted by rules."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ from tuner.study.trial_run import TimeIsUp, TrialRun, trial_runs
 PATIENCE_S = 600.0
 """In which a model must have loaded."""
 TRIAL_S = 180.0
-"""In which all that is recommended must have been built and called once. TorchInductor compiles
-resnet50 in a minute on two cores; what takes longer than this is replaced by what does not."""
+"""Seconds in which everything recommended must be built and called once. TorchInductor compiles
+resnet50 in a minute on two cores; what takes longer than this is replaced."""
 
 
 class Recommended(msgspec.Struct, frozen=True):
-    """What one framework's folder holds."""
+    """The content of one framework's folder."""
 
     framework: str
     batch: int
@@ -52,13 +52,13 @@ class Recommended(msgspec.Struct, frozen=True):
     shipped: WinnerClass
     advised: dict[WinnerClass, Advised]
     notes: list[str]
-    """What the user should know."""
+    """Notes for the user."""
 
 
 def read_rules(path: Path | None) -> Guidelines:
     """Read a guidelines.json, or that of a folder; the shipped one for None.
 
-    Raises UsageError where there is none.
+    Raises UsageError if there is none.
     """
     if path is None and not GUIDELINES.exists():
         raise UsageError(
@@ -71,9 +71,9 @@ def read_rules(path: Path | None) -> Guidelines:
 def recommend(
     request: Request, guidelines: Guidelines, listen: Listener, testbed: Testbed = THIS_HOST
 ) -> list[Recommended]:
-    """Build the model, ask the guidelines, and write what they say and what runs, per framework.
+    """Build the model, apply the guidelines, and write what they recommend and what runs.
 
-    Raises UsageError where they say nothing of a framework, else as plan does.
+    Raises UsageError if they have nothing for a framework, and as plan does.
     """
     check_request(request)
     host = probe()
@@ -101,7 +101,7 @@ def _check_frameworks(frameworks: Iterable[str], guidelines: Guidelines) -> None
 
 
 def _folder(plan: Plan, *, is_given: bool) -> Path:
-    """Return where a recommendation goes: beside the folder that a study would have."""
+    """Return the folder of a recommendation: next to that of a study."""
     if not is_given:
         return plan.folder.with_name(f"{plan.folder.name}-recommended")
     if opened_in(plan.folder) is not None:
@@ -137,9 +137,9 @@ def _recommend_one(
 
 
 def _that_run(adviser: Adviser, trial: TrialRun) -> tuple[dict[WinnerClass, Advised], list[str]]:
-    """Return the best advice of each class that runs here, and a note where nothing can be tried.
+    """Return the best advice of each class that runs here, and a note if nothing can be tried.
 
-    Once the time is up, what ran of a narrower class stands for the wider ones.
+    When the time is up, what ran in a narrower class is used for the wider ones.
     """
     advised: dict[WinnerClass, Advised] = {}
     try:
@@ -184,10 +184,10 @@ def _within_the_time(ran: Advised | None) -> Advised:
 
 
 def _untried(adviser: Adviser, winner_class: WinnerClass, why: str) -> Advised:
-    """Return the advice of a class that is worth giving where nothing can be tried.
+    """Return the advice of a class that is worth giving untested.
 
-    That is what a study of the very model found; else no more than settings of the launch, which
-    leave the program as it is.
+    That is the winner of a study of this model, or else only settings of the launch, which leave
+    the program as it is.
     """
     narrowest = WinnerClass.NO_CODE
     advised = adviser.advise(winner_class)

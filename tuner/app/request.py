@@ -1,4 +1,4 @@
-"""What a user asks for, as typed: read, and refused where no host could carry it out."""
+"""A user's request as typed: read, and refused if no host could carry it out."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tuner.space.restrictions import Numerics, Restrictions, check_consistent
 _UNITS = {"": 1, "s": 1, "m": 60, "h": 3600}
 _LATENCIES = {"us": 1e-6, "ms": 1e-3, "s": 1.0}
 _ANY_PORT = 61001
-"""In the place of {port}, to see where it stands."""
+"""Replaces {port}, to find its place."""
 _LONGEST_S = 600.0
 """Of a latency: who answers later is no server."""
 
@@ -54,7 +54,7 @@ def parse_share(text: str) -> float:
 
 
 def checked_share(share: float) -> float:
-    """Return a share of a claimed gain; raises UsageError for one that cannot be asked for."""
+    """Return a share of a claimed gain; raises UsageError if it is invalid."""
     if not 0 < share <= 1:
         raise UsageError(
             f"at least {share:.4g} of the claimed gain cannot be asked for: write more than 0%, "
@@ -75,7 +75,7 @@ def parse_size(text: str) -> float:
 
 
 def parse_costs(text: str) -> tuple[str, ...]:
-    """Read memory,latency; what is none of the costs, check_request refuses."""
+    """Read memory,latency; check_request refuses unknown costs."""
     return tuple(part.strip() for part in text.split(","))
 
 
@@ -83,33 +83,33 @@ class Service(msgspec.Struct, frozen=True):
     """A server of the user's own, as typed."""
 
     command: str
-    """What starts it; {port} in it, and PORT in its environment, are where it is to listen."""
+    """The command that starts it; it has to listen at {port}, or at PORT in its environment."""
     url: str
-    """Where it answers, on the loopback interface, {port} in it."""
+    """Its address on the loopback interface, with {port}."""
     requests: Path
     """A file of requests, or a folder with a file for each."""
     headers: Headers = ()
-    """What each request brings as well; secrets by the names of their variables."""
+    """Headers of each request; secrets by the names of their variables."""
 
 
 class Request(msgspec.Struct, frozen=True):
-    """What is to be tuned, as typed."""
+    """What is tuned, as typed."""
 
     model: str
-    """Empty where a whole program is tuned."""
+    """Empty if a whole program is tuned."""
     program: str | None = None
     service: Service | None = None
     """In the place of a model or a program."""
     hardware: str = "auto"
     together: tuple[str, ...] = ()
     """In a run of several models: every framework that it has studies of. Settings of any may be
-    asked for, though this study knows none of them."""
+    restricted, though this study knows none of them."""
     device: str | None = None
     """With hardware auto: which device the profile must measure on; None for any."""
     frameworks: tuple[str, ...] = ()
     budget_s: float = 600.0
-    """Over all frameworks, in all sessions; with `extends`, on top of what was used, or of the
-    budget of a study that is not finished."""
+    """Over all frameworks, in all sessions; with `extends`, in addition to the time used, or to the
+    budget of an unfinished study."""
     extends: bool = False
     """Whether a study is gone on with that is finished, or had too little time."""
     out: Path | None = None
@@ -136,7 +136,7 @@ class Request(msgspec.Struct, frozen=True):
     """A file of recorded arrivals (record/trace.py); None: requests arrive at random."""
     goal: str = "fastest"
     price_per_hour: float | None = None
-    """Of the host, in any currency: what an item costs is then told."""
+    """Price of the host, in any currency, from which the cost of an item is computed."""
     max_memory: str = ""
     """The most memory that a winner may need, as typed: 4G; empty for no bound."""
     accept_cost: tuple[str, ...] = ()
@@ -144,11 +144,11 @@ class Request(msgspec.Struct, frozen=True):
     learn_from: tuple[Path, ...] = ()
     """Folders below which earlier studies lie."""
     guidelines: Path | None = None
-    """A guidelines.json whose rules say where to look first."""
+    """A guidelines.json whose rules guide the search."""
     command: str = ""
     environment: dict[str, str] | None = None
-    """The tuning variables that are set, as host/secrets.py states them; None where nothing asks
-    how they do beside the default."""
+    """The tuning variables that are set, as host/secrets.py states them; None if they are not
+    compared with the default."""
 
 
 def given_in(request: Request) -> str:
@@ -214,7 +214,7 @@ def _check_load(request: Request) -> None:
 
 
 def _check_arrivals(request: Request) -> None:
-    """Raise UsageError for what is asked of arriving requests and cannot be."""
+    """Raise UsageError for invalid options about arriving requests."""
     if not SCENARIOS[request.scenario].is_served and (request.slo or request.trace):
         asked = "a trace" if not request.slo else parse_slo(request.slo).asked
         those = ", ".join(name for name, each in SCENARIOS.items() if each.is_served)
@@ -233,7 +233,7 @@ def service_of(
     requests: Path | None,
     headers: Sequence[str] = (),
 ) -> Service | None:
-    """Return a server as typed; raises UsageError where a part of it is not."""
+    """Return a server as typed; raises UsageError if a part is missing."""
     parts = {"--serve": serve, "--url": url, "--requests": requests}
     if all(part is None for part in parts.values()) and not headers:
         return None
@@ -248,7 +248,7 @@ def service_of(
 
 
 def _headers_of(typed: Sequence[str]) -> Headers:
-    """Read headers, whose secrets must stand in the environment: what is typed is kept."""
+    """Read headers, whose secrets must be in the environment; the typed form is kept."""
     headers = parse_headers(typed)
     hold_back(variables_of(headers))
     filled(headers, os.environ)
@@ -264,7 +264,7 @@ def _headers_of(typed: Sequence[str]) -> Headers:
 
 
 def _check_service(service: Service, scenario: str) -> None:
-    """Raise UsageError for what is no server of this machine's own."""
+    """Raise UsageError for a server that is not on this machine."""
     if not SCENARIOS[scenario].is_served:
         raise UsageError(
             f"--serve is sent requests that arrive by themselves (--scenario server), and not "

@@ -1,4 +1,4 @@
-"""A plan turned into a study: its folder opened, its parts put together, shaky hosts told of."""
+"""A plan turned into a study: its folder opened, its parts connected, warnings printed."""
 
 from __future__ import annotations
 
@@ -94,9 +94,9 @@ def study_of(
 
 
 def with_noted_bound(store: Store, plan: Plan, request: Request) -> Plan:
-    """Return a plan with the latency that an earlier session has fixed, if one has.
+    """Return a plan with the latency bound of an earlier session, if there is one.
 
-    Recorded arrivals lie where the request names them: their file may have been moved.
+    Recorded arrivals are where the request names them: their file may have been moved.
     """
     fixed = store.all(SloFixed)
     if not fixed or plan.objective.slo is not None:
@@ -109,9 +109,9 @@ def with_noted_bound(store: Store, plan: Plan, request: Request) -> Plan:
 def bounded(
     study: Study, plan: Plan, request: Request, host: Host, session: int, testbed: Testbed
 ) -> Plan:
-    """Return a plan with the latency that requests keep within, which the default's decides.
+    """Return a plan with a latency bound derived from the default.
 
-    Raises NothingMeasured where the default cannot be measured.
+    Raises NothingMeasured if the default cannot be measured.
     """
     card = msgspec.structs.replace(plan.workload.card, reference_batch=1, batches=(1,))
     alone = msgspec.structs.replace(plan.workload, scenario="single-stream", card=card)
@@ -138,7 +138,7 @@ def bounded(
 
 
 def tell_losses(study: Study, folder: Path) -> None:
-    """Note what the folder has lost, and is made again or done without."""
+    """Note what the folder has lost, and whether it is made again."""
     store = study.store
     for loss in store.losses:
         store.add(loss)
@@ -165,7 +165,7 @@ def warn_about_the_environment(study: Study, plan: Plan, request: Request) -> No
 
 
 def environment_changed(store: Store, request: Request) -> str:
-    """Say that this shell's tuning variables are not those of the first session; empty if so."""
+    """Say that this shell's tuning variables differ from the first session's; empty if not."""
     first = store.opened.environment if store.opened else None
     if first is None or request.environment is None:
         return ""
@@ -173,7 +173,7 @@ def environment_changed(store: Store, request: Request) -> str:
 
 
 def warn_about_the_host(study: Study, plan: Plan, host: Host, testbed: Testbed) -> None:
-    """Warn of a profile of another host, and of what is shaky on this one."""
+    """Warn of a profile for another host, and of what is unreliable on this one."""
     if not plan.profile_matches:
         study.notes.warn(
             f"--hw {plan.profile.name} names {plan.profile.title}; this host is "

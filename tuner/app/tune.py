@@ -81,7 +81,7 @@ from tuner.study.reference import provide_reference
 from tuner.study.study import Study
 
 _WRITING_SHARE = 0.1
-"""Of a budget that is kept for the report, at the most."""
+"""Share of a budget that is kept for the report, at most."""
 
 
 class Finished(msgspec.Struct, frozen=True):
@@ -133,10 +133,10 @@ def tune(request: Request, listen: Listener, testbed: Testbed = THIS_HOST) -> li
 def _open_all(
     plans: list[Plan], grounds: Mapping[Path, Path], request: Request, passed_s: float
 ) -> list[Account]:
-    """Begin every study, or grant it more time: what is refused is refused before measuring.
+    """Begin every study, or grant it more time; refuse what is invalid before measuring.
 
-    That is an unwritable or foreign folder, and a time that holds nothing. passed_s: since the
-    command was given. Return what each has used and was granted.
+    That is an unwritable or foreign folder, and a time that is too short. passed_s: since the
+    command was given. Returns the time that each has used and was granted.
     """
     begun: list[Plan] = []
     accounts: list[Account] = []
@@ -174,10 +174,10 @@ def finish(
     ground: Path,
     testbed: Testbed,
 ) -> tuple[Finished, float]:
-    """Run a study; return what came of it, and the seconds that it has taken in all sessions.
+    """Run a study; return its outcome, and the seconds that it has taken in all sessions.
 
-    Where it failed, in this one. What ends a single study stands in its Finished; Interrupted goes
-    through.
+    If it failed, in this session. An error that ends one study is stored in its Finished;
+    Interrupted passes through.
     """
     began_s = testbed.clock.now_s()
     framework = plan.workload.framework
@@ -203,9 +203,9 @@ def run_study(
     ground: Path,
     testbed: Testbed,
 ) -> Result:
-    """Carry out one study, or go on with it, and write what it found.
+    """Carry out or continue one study, and write its result.
 
-    ground: the nearest folder that was there before; a study that is refused leaves nothing else.
+    ground: the nearest folder that existed before; a study that is refused leaves nothing else.
     """
     with Store(plan.folder) as store:
         open_study(store, plan, request.command)
@@ -264,7 +264,7 @@ def run_study(
 
 
 def _begins(store: Store, plan: Plan, session: SessionOpened) -> StudyBegins:
-    """Return what is told of a study that is begun, or gone on with."""
+    """Return the announcement of a study that is begun or continued."""
     ended = [
         record.ending.outcome
         for record in store.launches.values()
@@ -338,10 +338,10 @@ def _measure_or_withdraw(
     testbed: Testbed,
     publish: Callable[[Study], object],
 ) -> Study:
-    """Measure; where the study is refused before anything was, leave nothing of it.
+    """Measure; if the study is refused before anything was measured, remove it.
 
-    publish: writes the result as far as it is known. Returns the study, which is another one where
-    the latency to keep within was to be found first.
+    publish: writes the result as far as it is known. Returns the study, which is another one if its
+    latency bound had to be found first.
     """
     try:
         # the surrogate's matrices are small: several BLAS threads only wait for each other
@@ -368,14 +368,14 @@ def _measure_or_withdraw(
 
 
 def _drop_weights(study: Study) -> None:
-    """Remove what a session keeps for its own launches."""
+    """Remove files that a session keeps for its own launches."""
     kept = weights_beside(study.store.reference_path)
     for path in (kept, draft_of(kept)):
         path.unlink(missing_ok=True)
 
 
 def _begin(study: Study, plan: Plan, request: Request, host: Host, testbed: Testbed) -> None:
-    """Say what is shaky, and provide what every launch needs."""
+    """Warn of what is unreliable, and provide what every launch needs."""
     heard = study.search.heard()
     if heard.studies and not study.notes.is_done(Phase.EXPLORE):
         study.listen(TransferLoaded(heard.studies, heard.n_configurations))

@@ -36,9 +36,10 @@ from tuner.record.withdrawal import existing_parent
 from tuner.record.workload import CPU, ModelCard
 
 EACH_S = 600.0
-"""Budget of a study where none is given for all of them."""
+"""Budget of a study if none is given for all of them."""
 _LEAST, _MOST = 0.5, 2.0
-"""Of an equal share: launches of a large model take long, and a small one is no less worth."""
+"""Limits of a share, in equal shares: launches of a large model take long, and a small one matters
+as much."""
 _LEAST_S = 5.0
 """Seconds below which no study of even the smallest model measures anything."""
 _SELECTED = {"family": "family", "task": "task", "kind": "kind"}
@@ -89,7 +90,7 @@ def select(wanted: str, cards: Sequence[ModelCard]) -> list[str]:
 
 
 def _meant(given: str, known: Iterable[str]) -> str:
-    """Ask whether something similar was meant; empty where nothing is."""
+    """Suggest a similar name; empty if there is none."""
     close = difflib.get_close_matches(given, list(known), n=1)
     return f"; did you mean {close[0]}?" if close else ""
 
@@ -175,12 +176,13 @@ def tune_several(
     budget_s: float | None,
     testbed: Testbed = THIS_HOST,
 ) -> list[Row]:
-    """Tune models one after another; return their rows of the index, which is written as it goes.
+    """Tune models one after another; return their rows of the index, which is updated meanwhile.
 
-    request: what is asked of each; its `out` is the folder. budget_s: over all, in all sessions;
-    ten minutes for each study if None. What is finished is not measured again, on whatever host;
-    what is not begins anew where the host is another.
-    Raises UsageError before anything is measured, NothingMeasured where nothing came of any,
+    request: the options for each; its `out` is the folder. budget_s: over all, in all sessions; ten
+    minutes for each study if None. Finished studies are not repeated, on any host; unfinished ones
+    begin anew on another host.
+
+    Raises UsageError before anything is measured, NothingMeasured if no study has a result, and
     Interrupted (resumable) while measuring.
     """
     check_index_folder(folder_of(request))
@@ -236,7 +238,7 @@ def _tune_several(
 
 
 def check_budget(all_s: float, spent_s: float, n_studies: int) -> None:
-    """Raise UsageError where what is left of a budget is too little for so many studies."""
+    """Raise UsageError if the rest of a budget is too short for n studies."""
     if n_studies and all_s - spent_s < _LEAST_S * n_studies:
         used = f"{spent_s:.0f} s of it are used by finished studies and by looking at the models"
         why = f"{used}, which leaves too little" if spent_s >= 1 else "that is too little"
@@ -247,9 +249,9 @@ def check_budget(all_s: float, spent_s: float, n_studies: int) -> None:
 
 
 def options_of(request: Request, card: ModelCard) -> str:
-    """Return a hash over what is asked, the model's file and the profile's, if it is the user's.
+    """Return a hash over the options, the model's file and a user's own profile.
 
-    Rows of other options are not finished: an edited file is another model.
+    Rows with other options are not finished: an edited file is another model.
     """
     profile = Path(request.hardware)
     own_profile = profile.read_bytes().hex() if profile.is_file() else ""
@@ -270,9 +272,9 @@ def options_of(request: Request, card: ModelCard) -> str:
 def _frameworks(
     name: str, card: ModelCard, request: Request, device: str, listen: Listener
 ) -> list[str]:
-    """Return those of the frameworks asked for, or else installed, that have a model.
+    """Return the requested frameworks, or else the installed ones, that have a model.
 
-    Without being asked for, only those that are measured on the device.
+    If none was requested, only those that can be measured on the device.
     """
     asked = request.frameworks or tuple(
         framework for framework in installed_frameworks() if device in FRAMEWORKS[framework].devices
@@ -286,7 +288,7 @@ def _frameworks(
 
 
 def shares(needs: Sequence[float]) -> list[float]:
-    """Return each one's share of what is left, by what a launch of it takes."""
+    """Return each one's share of what is left, by the time of its launches."""
     mean = sum(needs) / len(needs)
     clipped = [min(max(need, _LEAST * mean), _MOST * mean) for need in needs]
     return [each / sum(clipped) for each in clipped]

@@ -1,4 +1,4 @@
-"""A recommendation proved again on this host: read, plan what was tuned, measure, conclude."""
+"""The verify command: read a recommendation, plan the same workload, measure, conclude."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ from tuner.study.verify import nothing_to_prove, refused_here, verify
 
 
 class Proof(msgspec.Struct, frozen=True):
-    """What is to be proved, and with which model and for how long."""
+    """What to verify, with which model and for how long."""
 
     path: Path
     """A recommended*.toml."""
     seconds: float
     """After so long everything is given up, preparation included."""
     model: str | None = None
-    """Where the model is, if the recommendation does not say or it was moved."""
+    """The model's path, if the recommendation does not name it or it was moved."""
     inputs: Path | None = None
     allows_pickle: bool = False
     trace: Path | None = None
-    """Where the recorded arrivals are, if they were moved."""
+    """The path of the recorded arrivals, if they were moved."""
     service: Service | None = None
     """The server that was tuned, if it was one of the user's own."""
     at_least: float | None = None
@@ -45,8 +45,8 @@ class Proof(msgspec.Struct, frozen=True):
 def prove(proof: Proof, listen: Listener, testbed: Testbed = THIS_HOST) -> Verification:
     """Measure the default and a recommendation again, interleaved.
 
-    Raises UsageError for a file that is none, of another model or of an older version;
-    NothingMeasured where the default cannot be measured here.
+    Raises UsageError for a file that is invalid, of another model or of an older version, and
+    NothingMeasured if the default cannot be measured here.
     """
     began_s = testbed.clock.now_s()
     recommendation = read_recommended(proof.path)
@@ -80,9 +80,9 @@ def prove(proof: Proof, listen: Listener, testbed: Testbed = THIS_HOST) -> Verif
 
 
 def _with_trace(recommendation: Recommendation, proof: Proof) -> Recommendation:
-    """Return a recommendation whose recorded arrivals, if it has any, are where they are now.
+    """Return a recommendation with the present path of its recorded arrivals, if it has any.
 
-    Raises UsageError where they are not to be found, or others.
+    Raises UsageError if they are missing, or have changed.
     """
     slo = recommendation.slo
     if slo is None or slo.trace is None:
@@ -102,7 +102,7 @@ def _with_trace(recommendation: Recommendation, proof: Proof) -> Recommendation:
 def _plan(
     proof: Proof, recommendation: Recommendation, host: Host, listen: Listener, testbed: Testbed
 ) -> Plan:
-    """Find the model that was tuned; raises UsageError where it is another, or cannot be known."""
+    """Find the model that was tuned; raises UsageError if it is another, or unknown."""
     path, workload = proof.path, recommendation.workload
     if workload.default_batch is None:
         raise UsageError(f"{path} was written by an older version, which did not note at which "

@@ -19,7 +19,7 @@ from tuner.output.values import default_value, ratio
 
 
 def main(places: Sequence[Path], out: Path | None, *, as_json: bool) -> None:
-    """Print a table of studies and of their changes; write it as a page too where asked."""
+    """Print a table of studies and of their changes; write it as a page too if requested."""
     comparison = compare(find_studies(places))
     if out is not None:
         write_comparison(out, comparison)

@@ -1,4 +1,4 @@
-"""tune-framework doctor: what is missing or shaky here, each with the command that mends it."""
+"""tune-framework doctor: what makes measurements unreliable here, and how to fix it."""
 
 from __future__ import annotations
 

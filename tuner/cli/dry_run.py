@@ -88,8 +88,8 @@ def show(plans: list[Plan], host: Host, budget_s: float, *, as_json: bool) -> No
 def show_several(rows: Sequence[Row], budget_s: float | None, *, as_json: bool) -> None:
     """Print which studies of several models there would be, without building one.
 
-    budget_s: over all of them; None where it was not given. Raises UsageError where it is too small
-    for as many.
+    budget_s: over all of them; None if it was not given. Raises UsageError if it is too short for
+    them.
     """
     n_left = sum(row.state == "pending" for row in rows)
     spent_s = sum(row.seconds for row in rows)
@@ -123,7 +123,7 @@ def _show_rows(rows: Sequence[Row], n_left: int, left_s: float) -> None:
 
 
 def _searched(space: Space) -> Table:
-    """Return the knobs that the search may set, those that wait for their turn last."""
+    """Return the knobs that the search may set, late ones last."""
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
     for name in ("knob", "applies", "choices (default first)", "live when"):
         table.add_column(name, overflow="fold")
@@ -142,7 +142,7 @@ def _searched(space: Space) -> Table:
 
 
 def _not_searched(space: Space) -> list[str]:
-    """Return lines that say why the other knobs stay as they are, those of one reason together."""
+    """Return lines that say why the other knobs stay as they are, grouped by reason."""
     reasons: dict[str, list[str]] = {}
     for knob in space.knobs:
         if len(knob.choices) > 1:
@@ -170,7 +170,7 @@ def _what(plan: Plan) -> str:
 
 
 def _dead(baseline: Baseline) -> list[str]:
-    """Return what has no effect here, settings of one reason together."""
+    """Return settings without effect here, grouped by reason."""
     reasons: dict[str, list[str]] = {}
     for text in baseline.dead_settings:
         setting, _, why = text.partition(": ")
@@ -179,7 +179,7 @@ def _dead(baseline: Baseline) -> list[str]:
 
 
 def _answer(console: Console, plan: Plan, budget_s: float, prospect: str) -> None:
-    """Say what would be tuned, where it would lie, and what the budget holds."""
+    """Print what would be tuned, its folder, and what the budget holds."""
     profile = plan.profile.name
     if not plan.profile_matches:
         profile += " (this host is not what it names)"

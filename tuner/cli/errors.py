@@ -41,9 +41,9 @@ def complain_of_output(error: OSError) -> None:
 
 @contextmanager
 def handled(unforeseen: int = 1, if_stopped: str = "") -> Iterator[None]:
-    """Turn errors into one line and an exit code; what is unforeseen, into a log to paste.
+    """Turn errors into one line and an exit code; unexpected ones into a log to paste.
 
-    if_stopped: what a person should know who has interrupted the command.
+    if_stopped: a note for users who interrupted the command.
     """
     try:
         with interrupts.heeded():
@@ -75,7 +75,7 @@ def handled(unforeseen: int = 1, if_stopped: str = "") -> Iterator[None]:
 
 
 def _write_log() -> str:
-    """Write what is being handled to a file, and return its name."""
+    """Write the current exception to a file, and return its name."""
     try:
         with tempfile.NamedTemporaryFile(
             "w", prefix="tune-framework-", suffix=".log", delete=False

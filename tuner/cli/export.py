@@ -1,4 +1,4 @@
-"""tune-framework export: a recommendation in the words of what it is deployed with."""
+"""tune-framework export: a recommendation in the format of a deployment target."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def _file_of(path: Path) -> str:
 
 
 def _refuse_unplaced(path: Path, recommendation: Recommendation) -> None:
-    """Refuse a file that says how to place the program, but not where that led."""
+    """Reject a file that says how to place the program, but not where that led."""
     placing = [s.knob for s in recommendation.settings if s.knob in _PLACING]
     if placing and recommendation.placements == [Placement()]:
         raise UsageError(

@@ -94,7 +94,7 @@ def show_wishes(wanted: str, request: Request, *, as_json: bool) -> None:
 
 
 def _show(folder: Path, rows: Sequence[Row]) -> None:
-    """Print what was found on each kind of host, and where the index is."""
+    """Print the result for each kind of host, and the path of the index."""
     console = wide_console()
     console.print()
     table = Table("model", "framework", "kind", "found", "on other hosts", box=None, pad_edge=False)

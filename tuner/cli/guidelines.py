@@ -18,7 +18,7 @@ from tuner.output.guidelines import Part, Shown, parts_of, write_guidelines
 
 
 def main(folders: Sequence[Path], out: Path, *, as_json: bool) -> None:
-    """Distil, write the page and what it rests on, and print the rules."""
+    """Distil, write the page and its data, and print the rules."""
     recordings = read_recordings(folders)
     guidelines = make_guidelines(recordings, now())
     write_guidelines(out, guidelines, recordings)

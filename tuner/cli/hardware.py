@@ -1,4 +1,4 @@
-"""tune-framework hardware: what this machine is and allows."""
+"""tune-framework hardware: the machine, and what it allows."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def main(*, as_json: bool) -> None:
 
 
 def _card(gpu: Gpu, seen: GpuObservation) -> str:
-    """Write a card on one line; what it does not tell is left out."""
+    """Write a card on one line, without what it does not report."""
     used = None if seen.memory_used_bytes is None else f"{seen.memory_used_bytes / 2**30:.1f} used"
     parts = [
         f"{gpu.name}, compute capability {gpu.compute_capability}",

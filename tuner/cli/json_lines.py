@@ -1,4 +1,4 @@
-"""What a run tells, as JSON lines on standard output: every event, each result among them."""
+"""A run as JSON lines on standard output: every event, each result among them."""
 
 from __future__ import annotations
 

@@ -141,7 +141,7 @@ def reason(finding: LintFinding) -> str:
 
 
 def subject(finding: LintFinding) -> str:
-    """Write what a finding is about, as the file has it."""
+    """Write the subject of a finding, as the file has it."""
     if not finding.value:
         return finding.name
     joint = "" if finding.name.endswith("=") else "=" if finding.name.isupper() else " "
@@ -149,7 +149,7 @@ def subject(finding: LintFinding) -> str:
 
 
 def _data(found: LintReport) -> dict[str, object]:
-    """Return a report as JSON has it: its data, and each finding's sentence beside it."""
+    """Return a report for JSON: its data, and the sentence of each finding."""
     data: dict[str, object] = msgspec.to_builtins(found)
     data["findings"] = [
         {**msgspec.to_builtins(each), "what": subject(each), "reason": reason(each)}

@@ -69,7 +69,7 @@ if TYPE_CHECKING:
     from tuner.launchers.testbed import Testbed
 
 _BEGAN_S = time.monotonic() - time.process_time()
-"""When the process of this command was started, but for what it waited."""
+"""When the process of this command was started, apart from its waiting."""
 
 app = typer.Typer(
     name="tune-framework",
@@ -209,7 +209,7 @@ def _parser() -> Callable[..., Any]:
 def command(arguments: Sequence[str] | None = None, testbed: Testbed | None = None) -> int:
     """Run a command line and return its exit code; the option parser complains on one line.
 
-    arguments: those of this process, unless given. testbed: where it measures, if not on this host.
+    arguments: those of this process by default. testbed: where it measures, if not on this host.
     """
     try:
         return int(_parser()(arguments, standalone_mode=False, obj=testbed) or 0)

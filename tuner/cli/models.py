@@ -1,4 +1,4 @@
-"""tune-framework models: the built-in models, what they are, and which frameworks have them."""
+"""tune-framework models: the built-in models, and which frameworks have them."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ class Wanted(msgspec.Struct, frozen=True):
     framework: str | None = None
 
     def chosen(self, cards: Sequence[ModelCard]) -> list[ModelCard]:
-        """Return those that are wanted.
+        """Return the selected models.
 
-        Raises UnknownName for a family or framework that no model has, UsageError where nothing is
+        Raises UnknownName for a family or framework that no model has, and UsageError if none is
         left.
         """
         _check("family", self.family, {card.family for card in cards})
@@ -133,7 +133,7 @@ def _show_one(name: str, card: ModelCard) -> None:
 
 
 def _in_full(card: ModelCard) -> list[tuple[str, str]]:
-    """Return what is known of a model, row by row; what is not stated has none."""
+    """Return the facts about a model, row by row; unknown ones are left out."""
     size = card.n_parameters * BYTES_PER_PARAMETER
     bound = card.server_bound_s
     told = {

@@ -38,7 +38,7 @@ def file(text: str) -> Path:
 
 
 def is_utf8(text: str) -> bool:
-    """Tell whether what was typed can stand in a file: Linux allows any bytes in an argument."""
+    """Tell whether typed text can be stored in a file: arguments may hold any bytes."""
     try:
         text.encode()
     except UnicodeEncodeError:

@@ -1,7 +1,7 @@
 """Live progress: what is being measured, the best so far, the time left.
 
-Nothing is redrawn by a timer: that would use the CPUs that are being measured. Every event redraws
-once; events come between slices, when nothing is timed.
+No timer redraws: that would use the CPUs that are being measured. Each event redraws once; events
+occur between slices, when nothing is timed.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ from tuner.space.knobs_of.launch import BATCH
 
 _RECENT = 8
 _NAMED = 3
-"""Earlier studies that are told by name."""
+"""Up to this many earlier studies are named."""
 _BEFORE = "reading the host and the model"
 """Shown until a study begins."""
 
@@ -67,7 +67,7 @@ def _named(label: str) -> str:
 
 
 class _State:
-    """What the last events said."""
+    """The state after the last events."""
 
     def __init__(self) -> None:
         self.began = time.monotonic()
@@ -76,7 +76,7 @@ class _State:
         self.best: dict[str, BestSoFar] = {}
         """By class."""
         self.launches: dict[int, str] = {}
-        """What launches that have begun are called."""
+        """Labels of launches that have begun."""
         self.waited_s = math.inf
         self.budget_s = 0.0
         self.folder = ""
@@ -113,9 +113,9 @@ def _sources(event: TransferLoaded) -> str:
 
 
 def _measured(event: LaunchDone) -> str:
-    """Write what a launch measured: what the table will say of it, or that the rate is raw.
+    """Write the result of a launch as in the table, or that the rate is raw.
 
-    A raw rate holds the machine's drift, so that two of them compare badly.
+    A raw rate contains the machine's drift, so that two of them are hardly comparable.
     """
     if event.value is None:
         return ""
@@ -160,7 +160,7 @@ def _speedups(event: RoundEnds) -> str:
 
 
 def _confirming(event: GainsAhead | VerdictReached | RoundEnds, state: _State) -> str:
-    """Say what the confirmation can decide on, or has found."""
+    """Write what the confirmation can decide on, or has found."""
     match event:
         case GainsAhead():
             return (
@@ -182,7 +182,7 @@ def _confirming(event: GainsAhead | VerdictReached | RoundEnds, state: _State) -
 
 
 def _line(event: Event, state: _State) -> str | None:
-    """Return what a plain log says about an event; None for nothing."""
+    """Return the line of a plain log for an event; None for nothing."""
     event = made_printable(event)
     match event:
         case ModelBegins():

@@ -20,7 +20,7 @@ from tuner.space.catalogue import class_title
 
 
 def main(model: str, *, as_json: bool, **given: Any) -> None:
-    """Write and print what the guidelines recommend; given: as tuner.recommend takes it."""
+    """Write and print the guidelines' recommendation; given: the arguments of tuner.recommend."""
     with progress(quiet=as_json or not sys.stdout.isatty()) as listen:
         found = recommend(model, **given, listen=listen)
     if as_json:
@@ -41,7 +41,7 @@ def _plain(found: Recommended) -> dict[str, Any]:
 
 
 def _lines(found: Recommended, model: str) -> Sequence[str]:
-    """Say what ships, what it rests on, and what the other classes would be.
+    """Write the recommendation, its basis, and those of the other classes.
 
     model: as it was named.
     """
@@ -74,7 +74,7 @@ def _is_there(model: str) -> bool:
 
 
 def _meant(advised: Advised, batch: int) -> str:
-    """Say what the number is of, what its bounds are, and how often such bounds held."""
+    """Explain the number: its metric, its bounds, and how often such bounds held."""
     speedup = advised.speedup
     assert speedup is not None
     text = (

@@ -1,4 +1,4 @@
-"""tune-framework spaces: the hardware profiles, and what stands in one."""
+"""tune-framework spaces: the hardware profiles, and the content of one."""
 
 from __future__ import annotations
 

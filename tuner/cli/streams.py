@@ -33,7 +33,7 @@ class Output(io.RawIOBase):
         return os.isatty(self._descriptor)
 
     def writable(self) -> bool:
-        """Return True: after a failure, what is written is dropped."""
+        """Return True: after a failure, output is dropped."""
         return True
 
     def write(self, data: bytes) -> int:  # type: ignore[override]  # bytes-like, as os.write
@@ -51,7 +51,7 @@ class Output(io.RawIOBase):
 
     @property
     def is_lost(self) -> bool:
-        """Tell whether something is lost; whoever closes a pipe expects nothing more."""
+        """Tell whether output is lost; a closed pipe expects nothing more."""
         return self.failure is not None and not isinstance(self.failure, BrokenPipeError)
 
 

@@ -1,4 +1,4 @@
-"""The sub-commands of tune-framework: what they take, and which module carries them out.
+"""The sub-commands of tune-framework: their options, and the modules that carry them out.
 
 Nothing heavy is imported here: --help answers at once.
 """
@@ -64,7 +64,7 @@ def run_program(
 
 @app.command()
 def hardware(json: AsJson = False) -> None:
-    """Show what this machine is and allows."""
+    """Show the machine and what it allows."""
     with handled():
         from tuner.cli import hardware
 
@@ -217,7 +217,7 @@ def doctor(
     ] = Path("reports"),
     json: AsJson = False,
 ) -> None:
-    """Say what is missing or shaky here, each with the command that mends it."""
+    """List what makes measurements unreliable here, with the command that fixes each."""
     with handled():
         from tuner.cli import doctor
 
@@ -235,7 +235,7 @@ def guidelines(
     ] = Path("reports/guidelines"),
     json: AsJson = False,
 ) -> None:
-    """Distil many studies into rules: what a setting does to which models."""
+    """Distil many studies into rules: the effect of each setting, and on which models."""
     with handled():
         from tuner.cli import guidelines
 

@@ -1,4 +1,4 @@
-"""The end of a run: what was found class by class, the next commands, and where the report is."""
+"""The end of a run: the findings by class, the next commands, and the report's path."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _GAP = "  "
 
 
 class _Detail(msgspec.Struct, frozen=True):
-    """How much is said, where less has to fit."""
+    """How much is printed, if less has to fit."""
 
     per_class: int
     """Lines."""
@@ -39,12 +39,12 @@ _DETAILS = (_Detail(3, 3), _Detail(2, 3), _Detail(1, 2), _Detail(1, 1), _Detail(
 
 
 def show(result: Result, folder: Path) -> None:
-    """Print what a study found."""
+    """Print the findings of a study."""
     show_all([(result, folder)])
 
 
 def show_all(found: Sequence[tuple[Result, Path]]) -> None:
-    """Print what the studies of a run found, each with its folder."""
+    """Print the findings of a run's studies, each with its folder."""
     console = wide_console()
     for detail in _DETAILS:
         blocks = [_block(result, folder, console.width, detail) for result, folder in found]
@@ -66,7 +66,7 @@ def _height(line: Text, width: int) -> int:
 
 
 def _block(result: Result, folder: Path, width: int, detail: _Detail) -> list[Text]:
-    """Return what is said of a study, on lines as wide as the terminal; commands may be wider."""
+    """Return the lines for a study, as wide as the terminal; commands may be wider."""
     lines = [Text(_cut(printable(what_was_tuned(result)), width), style="bold")]
     lines += _of_classes(result, width, detail.per_class)
     for note in _notes(result):
@@ -123,7 +123,7 @@ def _cut(text: str, width: int) -> str:
 
 
 def _notes(result: Result) -> list[str]:
-    """Return what must be read together with the headline."""
+    """Return the caveats to the headline."""
     now = against_as_run(result) if result.environment else ""
     ignored = sorted({knob for w in result.winners.values() for knob in w.not_in_force})
     return [

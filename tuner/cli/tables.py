@@ -1,4 +1,4 @@
-"""How listings are printed: as text alone, wide enough where nobody's window is the limit."""
+"""The layout of printed listings: plain text, wide enough if there is no window."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class _OnlyText(RenderHook):
 
 
 class _Shown:
-    """Something to print, whose text is made printable once it is laid out."""
+    """Something to print, whose text is made printable after the layout."""
 
     def __init__(self, shown: ConsoleRenderable) -> None:
         self._shown = shown

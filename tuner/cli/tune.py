@@ -84,7 +84,7 @@ def main(
     command: list[str],
     testbed: Testbed | None = None,
 ) -> None:
-    """Read the request; then say what it would do, or do it. testbed: this host if None."""
+    """Read the request; then print the plan, or carry it out. testbed: this host if None."""
     testbed = testbed or THIS_HOST
     if unreadable := next((each for each in command if not is_utf8(each)), None):
         raise UsageError(f"{unreadable!r} is not UTF-8: no file of a study could hold it")
@@ -150,7 +150,7 @@ def main(
 
 
 def _checked(text: str, parse: Callable[[str], object]) -> str:
-    """Return what was typed, once it can be read; raises UsageError."""
+    """Return the request as typed; raises UsageError if it cannot be read."""
     parse(text)
     return text.strip()
 
@@ -203,7 +203,7 @@ def _tune_several(
 
 
 def _check_extend(extend: str | None, budget: str | None, models: str | None) -> None:
-    """Raise UsageError for --extend beside what it does not go with."""
+    """Raise UsageError for options that --extend excludes."""
     if extend is None:
         return
     if budget is not None:
@@ -224,7 +224,7 @@ def _check_fleet(
     confirm_on: int | None,
     storage: str | None,
 ) -> None:
-    """Raise UsageError for what is only for fleets, and for what is not for them."""
+    """Raise UsageError for options that only fleets have, and for those that they do not have."""
     for name, value in (("--confirm-on", confirm_on), ("--storage", storage)):
         if fleet is None and value is not None:
             raise UsageError(f"{name} is for --fleet, the studies of many hosts: leave it out")

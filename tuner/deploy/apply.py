@@ -1,4 +1,4 @@
-"""Apply a recommendation inside the user's own program: what only the program itself can set.
+"""Apply a recommendation inside the user's own program: settings that only the program can make.
 
     import tuner
 
@@ -6,9 +6,9 @@
     model = tuned.prepare(model)              # layout, precision, compiler: called as before
     outputs = model(images)
 
-What was measured is what is applied: the same adapter (worker/frameworks/) that prepared the
-measured process. Launch settings (environment, preloads, pinning) cannot be changed from inside;
-`tune-framework run` starts a program under them, and `missing` names those that are not there.
+The same adapter (worker/frameworks/) prepared the measured process. Launch settings (environment,
+preloads, pinning) cannot be changed from inside: `tune-framework run` starts a program under them,
+and `missing` names those that are not in force.
 """
 
 from __future__ import annotations
@@ -34,9 +34,8 @@ class Applied:
     """A recommendation that is in force in this process, as far as a process can do it.
 
     settings: the settings by knob that were applied or will be by prepare(). missing: settings that
-    no call of these puts into force, as lines for a person: launch settings that this process was
-    not started under, and what the program does itself. batch: the batch size that the settings
-    were confirmed with.
+    neither puts into force, as lines for a person: launch settings that this process was not
+    started under, and what the program does itself. batch: the batch size that was confirmed.
     """
 
     def __init__(self, recommendation: Recommendation, adapter: Framework) -> None:
@@ -53,11 +52,12 @@ class Applied:
     def prepare(self, model: Any) -> Any:
         """Return the model in the layout, precision and form that were confirmed.
 
-        model: a torch.nn.Module, or a keras.Model; it is changed in place where the settings say
-        so, and moved to the GPU where that was measured, as its inputs are. The result is of the
-        model's class, shares its state, takes and returns what the model does, and computes
-        without gradients. The first call of each kind of inputs compiles, where a compiler was
-        confirmed; what no form is built for runs in the model itself, with a warning.
+        model: a torch.nn.Module, or a keras.Model. It is changed in place if the settings require
+        it, and moved to the GPU if that was measured, as its inputs are. The result is of the
+        model's class, shares its state, takes and returns what the model does, and computes without
+        gradients. The first call of each kind of inputs compiles, if a compiler was confirmed.
+        Other calls run the model itself, with a warning.
+
         Raises UsageError at a second model: layouts and compilers are settings of the process.
         """
         if self._is_prepared:
@@ -71,10 +71,11 @@ class Applied:
 def apply(path: str | os.PathLike[str], *, model: str = "", framework: str = "") -> Applied:
     """Apply the process's settings of a recommended.toml; prepare() then applies the model's.
 
-    A study's folder stands for the recommended.toml in it, and an index of several studies for that
-    of this kind of host; model, framework: which of them, where there are several.
-    Warns of variables that this process was not started under: what they gain is not here.
-    Raises UsageError if the file is not one, or none for this host, or the framework has begun to
+    A study's folder stands for its recommended.toml, and an index of several studies for that of
+    this kind of host; model, framework: select one if there are several. Warns of variables that
+    this process was not started under: their gain is missing.
+
+    Raises UsageError if the file is invalid, or not for this host, or if the framework has begun to
     work already, and MissingFramework if it is not installed.
     """
     place = Path(path)
@@ -98,7 +99,7 @@ def apply(path: str | os.PathLike[str], *, model: str = "", framework: str = "")
 
 
 def _lack(place: Path, recommendation: Recommendation, applied: Applied) -> str:
-    """Say what the program has less than its author may believe; empty if that is nothing."""
+    """Warn of what the program lacks although its author may expect it; empty if nothing."""
     r = recommendation
     if not r.settings:
         return f"{place} sets nothing, so that apply does nothing: {r.nothing_set}"

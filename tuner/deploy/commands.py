@@ -1,6 +1,6 @@
 """What a command line sets and where it places its program: env, taskset, docker run, and others.
 
-Tables tell options apart: which of a program's options take a value.
+Tables say which of a program's options take a value.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ class Commands:
         self._is_certain, self._name = is_certain, name
 
     def read(self, words: Sequence[Value], line: int) -> None:
-        """Take what a command sets, and the CPUs that it binds its program to."""
+        """Take the variables of a command, and the CPUs that it binds its program to."""
         left = list(words)
         while left:
             first = left.pop(0)
@@ -321,9 +321,9 @@ def _written(option: str) -> str:
 def _options(
     words: Sequence[Value], *, valued: Collection[str] = (), flags: Collection[str] | None = None
 ) -> tuple[list[tuple[str, Value | None]], list[Value]]:
-    """Part a program's options, with their values, from the words that follow them.
+    """Separate a program's options, with their values, from the words that follow them.
 
-    valued: those that take a value. flags: in its place, those that take none.
+    valued: those that take a value. flags: instead of it, those that take none.
     """
 
     def takes(name: str) -> bool:

@@ -1,4 +1,4 @@
-"""What the stages of a Dockerfile set: ENV, ARG, CMD and ENTRYPOINT."""
+"""Variables and commands of a Dockerfile's stages: ENV, ARG, CMD and ENTRYPOINT."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def _stage(file: LaunchFile, path: Path, name: str) -> _Stage:
 def _begun(
     file: LaunchFile, path: Path, value: str, stages: list[_Stage], arguments: _Stage
 ) -> _Stage:
-    """Begin a stage: FROM IMAGE [AS NAME]; an earlier stage passes on what it set."""
+    """Begin a stage: FROM IMAGE [AS NAME]; it inherits from an earlier stage."""
     words = [word for word in value.split() if not word.startswith("--")]
     base = arguments.shell.interpolated(words[0]).text if words else ""
     name = words[2] if len(words) > 2 and words[1].casefold() == "as" else f"stage {len(stages)}"
@@ -74,7 +74,7 @@ def _begun(
 
 
 def _replace_inherited(stage: _Stage) -> None:
-    """Drop what a stage inherits and sets anew: that is no contradiction."""
+    """Drop inherited values that a stage sets again: that is not a contradiction."""
     inherited = stage.launched.assignments[: stage.n_inherited]
     own = stage.launched.assignments[stage.n_inherited :]
     names = {each.name for each in own if not each.command}

@@ -19,7 +19,7 @@ from tuner.deploy.launched import (
 
 
 def read_env(path: Value, line: int, launched: Launched, folder: Path) -> None:
-    """Take the variables of an env file that another names, if it lies in the folder.
+    """Take the variables of an env file that another file names, if it is in the folder.
 
     line: of the other file, where it is named.
     """

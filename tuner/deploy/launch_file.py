@@ -1,4 +1,4 @@
-"""What a launch file sets, read and never executed: its kind is known by name and content."""
+"""The content of a launch file, never executed: its kind follows from name and content."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What a process would be started with, held against the host or the target that it is for.
+"""The launch of a process, checked against the host or target that it is for.
 
-What its variables come to is judged by the same rules by which a study judges the environment that
-it is started in (space/as_run.py).
+Variables are judged by the same rules as the environment in which a study is started
+(space/as_run.py).
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ _KINDS: dict[Cause, Kind] = {
 
 
 class Target(msgspec.Struct, frozen=True):
-    """What the file is judged for, as far as it is not this host."""
+    """The target of the file, as far as it is not this host."""
 
     is_image: bool = False
     """It runs elsewhere: nothing of this host counts."""
@@ -76,7 +76,7 @@ class Target(msgspec.Struct, frozen=True):
 
 
 def described(host: Host, cpus: float, memory_bytes: float | None = None) -> Host:
-    """Return a host with so many CPUs, each a core of one NUMA node, and all else as it is."""
+    """Return a host with n CPUs, each a core of one NUMA node, and otherwise unchanged."""
     ids = tuple(range(max(1, math.ceil(cpus))))
     memory = int(memory_bytes or host.limits.memory_bytes)
     topology = Topology(tuple(Cpu(i, i, 0, 0, 0) for i in ids), (Node(0, ids, memory, (10,)),))
@@ -95,7 +95,7 @@ def misspelt_in(launched: Launched) -> list[tuple[Assignment, str]]:
 
 
 class Subject(NamedTuple):
-    """A model that may be started, and what may be set for it."""
+    """A model that may be started, and the settings for it."""
 
     profile: Profile
     workload: Workload
@@ -110,7 +110,7 @@ def _space(profile: Profile, workload: Workload, facts: ModelFacts, host: Host) 
 
 
 class LaunchJudge:
-    """Judges what one process would be started with."""
+    """Judges the launch of one process."""
 
     def __init__(
         self,
@@ -119,7 +119,7 @@ class LaunchJudge:
         target: Target,
         subjects: Iterable[tuple[Profile, Workload, ModelFacts]],
     ) -> None:
-        """subjects: what may be started, once for each framework."""
+        """subjects: what may be started, one for each framework."""
         self._launched = launched
         self._target = target
         self._is_elsewhere = launched.scope is Scope.IMAGE
@@ -143,7 +143,7 @@ class LaunchJudge:
         ]
 
     def findings(self) -> list[LintFinding]:
-        """Return what is wrong with it, or worth knowing, guidelines aside."""
+        """Return its faults and notes, without those from guidelines."""
         effects = self._in_all([self._effects(each) for each in self.subjects])
         dead = {each.name for each in effects if each.kind is Kind.DEAD}
         own = [*self._contradictions(), *self._beyond()]
@@ -157,9 +157,9 @@ class LaunchJudge:
         ]  # fmt: skip
 
     def environments(self) -> list[dict[str, Assignment]]:
-        """Return the tuning variables of each command, as the last assignment leaves them.
+        """Return the tuning variables of each command after its last assignments.
 
-        First of those that have none of their own.
+        Commands without own ones come first.
         """
         tuning = [each for each in self._launched.assignments if is_tuning_variable(each.name)]
         lasting = {each.name: each for each in tuning if not each.command and each.is_exported}
@@ -200,7 +200,7 @@ class LaunchJudge:
     def _effects(self, subject: Subject) -> list[LintFinding]:
         """Return what has no effect in a framework, or cannot be, by the rules of its space.
 
-        What has an effect in one command has one, whatever the others make of it.
+        A variable that is effective in one command counts as effective, whatever the others do.
         """
         shared, *of_commands = self.environments()
         others = [self._judged(each, subject) for each in of_commands]
@@ -281,7 +281,7 @@ class LaunchJudge:
         return found
 
     def _not_exported(self) -> Iterable[LintFinding]:
-        """Yield what a shell keeps to itself; a misspelt name would stay one if exported."""
+        """Yield variables that a shell does not export; a misspelt name is reported elsewhere."""
         last = {each.name: each for each in self._launched.assignments
                 if not each.is_exported and is_tuning_variable(each.name)}  # fmt: skip
         for each in last.values():
@@ -380,7 +380,7 @@ class _Preload:
     """The libraries that a file preloads, as far as they are known."""
 
     def __init__(self, launched: Launched, *, is_here: bool) -> None:
-        """is_here: the files must be on this host; else they are taken to be where it says."""
+        """is_here: the files must be on this host; else they are assumed to exist."""
         self._launched = launched
         self.libraries: dict[str, str] = {}
         """Paths of the known libraries that are loaded, by name."""

@@ -1,4 +1,4 @@
-"""What a process would be started with, as a launch file has it; of any kind of file."""
+"""The launch of a process in any kind of launch file."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Gap(enum.StrEnum):
     WORDS = "words"
     """Words that may hold settings."""
     PROGRAM = "program"
-    """A command whose name is not known: it may place the program or set variables."""
+    """An unknown command: it may place the program or set variables."""
     LAUNCHER = "launcher"
     """A program that sets variables or CPUs by rules of its own."""
     ELSEWHERE = "elsewhere"
@@ -72,11 +72,11 @@ class Value(NamedTuple):
     """Parts that are not known as they are written: $X."""
     gap: Gap | None = None
     unless: str = ""
-    """The variable that replaces this default where it is set."""
+    """The variable that replaces this default if it is set."""
 
 
 def joined(parts: Iterable[Value], name: str = "") -> Value:
-    """Return parts as one value; name: of the variable, in the place of what is too long."""
+    """Return parts as one value; name: the variable's, used if it is too long."""
     held = list(parts)
     text = "".join(part.text for part in held)
     gap = next((part.gap for part in held if part.gap), None)
@@ -96,11 +96,11 @@ class Assignment(msgspec.Struct, frozen=True):
     is_certain: bool = True
     """Not in a branch, a loop or a function."""
     is_exported: bool = True
-    """Programs see it; a shell keeps to itself what it is not told to export."""
+    """Whether programs see it: a shell exports only what it is told to."""
     gap: Gap | None = None
     """Why the value is not known; None: it is."""
     unless: str = ""
-    """The variable that replaces this default where it is set."""
+    """The variable that replaces this default if it is set."""
     extends: bool = False
     """Whether the value goes on from the variable's earlier one."""
     file: str = ""
@@ -145,7 +145,7 @@ class NotUnderstood(msgspec.Struct, frozen=True):
 
 
 class Launched(msgspec.Struct):
-    """What one process would be started with: a whole file, or a container of it."""
+    """The launch of one process: a whole file, or a container of it."""
 
     name: str = ""
     """Of the container, service or stage; empty for a file."""
@@ -168,7 +168,7 @@ class Launched(msgspec.Struct):
             self.not_understood.append(entry)
 
     def take(self, assignment: Assignment) -> None:
-        """Take an assignment; list one that tunes and whose value is not known."""
+        """Take an assignment; list a tuning variable whose value is unknown."""
         if not VARIABLE_NAME.fullmatch(assignment.name):
             return
         self.assignments.append(assignment)
@@ -177,7 +177,7 @@ class Launched(msgspec.Struct):
             self.note(assignment.line, text, assignment.gap, assignment.file)
 
     def place(self, text: Value, line: int, by: str, *, is_nodes: bool = False) -> None:
-        """Take CPUs or nodes that a program is bound to; list what is no list of them."""
+        """Take the CPUs or nodes of a program; list what cannot be read."""
         if text.gap is None and CPU_LIST.fullmatch(text.text):
             self.placements.append(Placement(text.text, line, by, is_nodes))
         elif text.text not in ("all", "numa"):
@@ -262,9 +262,9 @@ def settings_in(text: str) -> list[str]:
 
 
 def read_beside(folder: Path, name: str) -> str | None:
-    """Return the text of a file that lies in a folder, or below it; None if there is none.
+    """Return the text of a file in a folder, or below it; None if there is none.
 
-    None as well for a link that leads out of the folder, for a file that is not text, and for one
+    Also None for a link that leads out of the folder, for a file that is not text, and for one
     longer than any launch file.
     """
     try:

@@ -12,7 +12,7 @@ from tuner.space.as_run import Cause
 
 
 class Kind(enum.StrEnum):
-    """What a finding is, the worst first."""
+    """The kinds of findings, the worst first."""
 
     CONTRADICTION = "contradiction"
     UNUSABLE = "unusable"
@@ -28,14 +28,14 @@ class Kind(enum.StrEnum):
 
 
 class Severity(enum.StrEnum):
-    """Whether a finding is wrong, or worth knowing."""
+    """Whether a finding is a fault, or worth knowing."""
 
     FAULT = "fault"
     NOTE = "note"
 
 
 class Why(enum.StrEnum):
-    """Reasons that the whole file gives, beside those of a single variable (as_run.Cause)."""
+    """Reasons that concern the whole file, in addition to those of a variable (as_run.Cause)."""
 
     SET_TWICE = "set_twice"
     RIVALS = "rivals"
@@ -68,14 +68,14 @@ class LintFinding(msgspec.Struct, frozen=True):
     where: str = ""
     """The container, service or stage."""
     unless: str = ""
-    """The variable that replaces this default where it is set."""
+    """The variable that replaces this default if it is set."""
     detail: str = ""
     """By its reason: another variable, the limit as written, a sentence of a search space."""
     other_line: int | None = None
     granted: float | None = None
     """CPUs or bytes."""
     beyond: str = ""
-    """Of the CPUs or nodes those that are not allowed."""
+    """CPUs or nodes that are not allowed."""
     allowed: str = ""
     severity: Severity = Severity.NOTE
 

@@ -23,7 +23,7 @@ _OF_CONTAINERS = ("env", "envFrom", "image", "resources")
 def read_manifest(path: Path, text: str) -> LaunchFile:
     """Read the services of docker compose, and the containers of Kubernetes.
 
-    Raises UsageError for what is no YAML.
+    Raises UsageError for invalid YAML.
     """
     try:
         documents = list(yaml.compose_all(text, Loader=yaml.SafeLoader))

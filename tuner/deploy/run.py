@@ -1,10 +1,10 @@
 """Run any program under the launch settings of a recommendation.
 
-What is applied is what was measured: the same plan (space/launching.py) that started the measured
-process. This process then becomes the program (exec): its streams, descriptors, signals, exit code
-and lifetime are its own by construction; several instances are another matter (deploy/team.py).
-Affinity only ever narrows: CPUs outside the mask that this process was given are never used. A
-short-lived observer looks at the running program and says what is in force.
+The same plan (space/launching.py) started the measured process. This process then becomes the
+program (exec), so that its streams, descriptors, signals, exit code and lifetime are its own.
+Several instances are different (deploy/team.py). Affinity is only narrowed: CPUs outside this
+process's mask are never used. A short-lived observer looks at the running program and reports what
+is in force.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ _LOADED_WITHIN_S = 1.0
 _MOST_TOLD = 3
 """Differences between hosts that are named."""
 _IGNORED_BY_PYTHON = (signal.SIGPIPE, signal.SIGXFSZ)
-"""Python ignores these, and what is ignored stays so through exec."""
+"""Python ignores these, and ignored signals stay ignored through exec."""
 
 Tell = Callable[[str], None]
 
 
 class CannotRun(TuneError):
-    """The program was not started; `exit_code` is what env(1) and docker return in such a case."""
+    """The program was not started; `exit_code` is that of env(1) and docker in this case."""
 
     def __init__(self, message: str, exit_code: int = 125) -> None:
         super().__init__(message)
@@ -50,7 +50,7 @@ class CannotRun(TuneError):
 
 
 class Deployment(msgspec.Struct, frozen=True):
-    """What will be applied on this host, and what a person should know about it."""
+    """What will be applied on this host, and notes for the user."""
 
     settings: tuple[Setting, ...]
     """The launch settings; the others need a change in the program."""
@@ -227,7 +227,7 @@ def _start_observer(plan: LaunchPlan, tell: Tell) -> int:
 
 
 def _close_all_but(*kept: int) -> None:
-    """Close what belongs to the program: whoever reads its output must not wait for us."""
+    """Close what belongs to the program: readers of its output must not wait for this process."""
     for name in os.listdir("/proc/self/fd"):
         if int(name) not in kept:
             try:
@@ -237,7 +237,7 @@ def _close_all_but(*kept: int) -> None:
 
 
 def observe(plan: LaunchPlan, pid: int) -> list[str]:
-    """Look at the running program: what is in force, what is set, what is not or cannot be seen."""
+    """Report on the running program: in force, set, or not observable."""
     good, bad, unknown = [], [], []
     preloads = [path for path in plan.environment.get(PRELOAD, "").split(":") if path]
     mapped = _mapped(preloads, pid)
@@ -274,7 +274,7 @@ def observe(plan: LaunchPlan, pid: int) -> list[str]:
 def _mapped(paths: list[str], pid: int) -> str | None:
     """Return the program's mappings, once the libraries are among them or a second has passed.
 
-    None where nothing can be seen: it has ended, or belongs to someone else.
+    None if nothing can be seen: it has ended, or belongs to another user.
     """
     deadline = time.monotonic() + _LOADED_WITHIN_S
     while True:

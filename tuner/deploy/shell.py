@@ -1,4 +1,4 @@
-"""What a shell script sets, by the shell's grammar (tree-sitter-bash); nothing is executed.
+"""The variables of a shell script, by the shell's grammar (tree-sitter-bash); nothing is executed.
 
 A variable is followed through the file: its value is known, or unknown with the reason.
 """
@@ -40,11 +40,11 @@ _MOST_PIECES = 200
 """Parts of a value, known and unknown, that are followed."""
 _PLACERS = re.compile(r"\b(?:taskset|numactl)\b")
 _SHORT = 60
-"""Characters of a command whose output is a value, as far as it is shown."""
+"""Characters shown of a command whose output is a value."""
 
 
 class _Piece(NamedTuple):
-    """A part of a word: its text, and what Value says of it."""
+    """A part of a word: its text, and whether it is known."""
 
     text: str
     gap: Gap | None = None
@@ -102,7 +102,7 @@ class Shell:
             self._reading.pop()
 
     def end(self) -> None:
-        """Mark what no program will see; drop what the script set for its own use."""
+        """Mark variables that no program sees; drop those that the script uses itself."""
         kept = []
         for each in self._launched.assignments:
             is_seen = not self.is_script or each.is_exported or each.name in self.exported
@@ -111,7 +111,7 @@ class Shell:
         self._launched.assignments = kept
 
     def define(self, name: str, value: Value, line: int = 0) -> None:
-        """Set a variable; line: programs see it, and this is where it is set."""
+        """Set a variable; line: where it is set if programs see it."""
         self._set(name, [_Piece(*value)])
         if line:
             self._launched.take(
@@ -161,7 +161,7 @@ class Shell:
                 self._statement(child)
 
     def _branch(self, node: Node) -> None:
-        """Read what runs once, often or never: what it assigns is not certain afterwards."""
+        """Read code that runs once, often or never: its assignments are not certain afterwards."""
         if node.type == "ERROR":
             words = (child for child in node.children if _text(child).isalpha())
             keyword = next((child for child in words if not child.is_named), node)
@@ -179,7 +179,7 @@ class Shell:
         self._is_certain, self._assigned = was_certain, outer | self._assigned
 
     def _list(self, node: Node) -> None:
-        """Read `a && b`: what follows a test runs only where it holds."""
+        """Read `a && b`: what follows a test runs only if it holds."""
         first, *others = node.named_children
         self._statement(first)
         was_certain = self._is_certain
@@ -219,7 +219,7 @@ class Shell:
                 self._launched.note(first + i, name, Gap.TEXT, self._name)
 
     def _note_broken(self, node: Node) -> None:
-        """List what a statement names whose grammar is broken: a quote without its end."""
+        """List the names in a statement with broken grammar: a quote without its end."""
         for i, line in enumerate(_text(node).splitlines()):
             for name in settings_in(line):
                 self._launched.note(self._line(node) + i, name, Gap.SYNTAX, self._name)
@@ -248,7 +248,7 @@ class Shell:
         (self.exported.add if is_exported else self.exported.discard)(name)
 
     def _declared(self, word: Value, line: int, before: str, *, is_export: bool) -> None:
-        """Take a word of a declaration that the grammar has for no assignment."""
+        """Take a word of a declaration that the grammar does not see as an assignment."""
         if match := ASSIGNMENT.fullmatch(word.text):
             self._take(match[1], [_Piece(match[2], word.gap, word.unless)], line,
                        is_exported=is_export)  # fmt: skip
@@ -340,7 +340,7 @@ class Shell:
             self._commands.read(words, line)
 
     def _source(self, path: Value, line: int) -> None:
-        """Read another script, if it lies beside this one and is not being read."""
+        """Read another script, if it is next to this one and is not being read."""
         text = read_beside(self._folder, path.text) if path.gap is None else None
         if text is None:
             self._launched.note(line, path.text, Gap.ELSEWHERE, self._name)
@@ -407,7 +407,7 @@ class Shell:
         return [_Piece(shown, Gap.COMPUTED, is_split=True)]
 
     def _parts(self, node: Node, *, is_quoted: bool) -> list[_Piece]:
-        """Return what stands in quotes, or one behind the other; the grammar leaves blanks out."""
+        """Return the text in quotes, or of adjacent quotes; the grammar leaves blanks out."""
         found: list[_Piece] = []
         data, at = node.text or b"", 1 if is_quoted else 0
         for child in node.named_children:
@@ -435,7 +435,7 @@ class Shell:
         return [_Piece(written, Gap.NOT_SET_HERE, is_split=True)]
 
     def _expansion(self, node: Node) -> list[_Piece]:
-        """Return the value of ${NAME}, with what stands in for it: ${NAME:-16}, ${NAME:+x}."""
+        """Return the value of ${NAME}, with its substitutes: ${NAME:-16}, ${NAME:+x}."""
         text = _text(node)
         match = re.fullmatch(r"\$\{(\w+)(?:(:?[-=+?])(.*))?\}", text, re.DOTALL)
         if match is None:

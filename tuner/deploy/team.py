@@ -1,10 +1,10 @@
 """Run several instances of a program, each on its own cores, as one.
 
-This process stays: it starts the instances under their plans, passes signals on, and ends when they
-have. An instance that fails ends the others, as it does where they are measured: half a team is
-not what was recommended. Nothing that they had started outlives a team that failed or was told to
-end: as a child subreaper this process inherits every orphan. Should it be killed itself, the kernel
-kills the process of each instance (not what that had started).
+This process stays: it starts the instances under their plans, forwards signals, and ends after
+them. An instance that fails ends the others, as in the measurement: half of the instances are not
+what was recommended. Nothing that they started outlives a group that failed or was stopped: as a
+child subreaper this process inherits every orphan. If it is killed itself, the kernel kills the
+process of each instance (not what that had started).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
 _SI_KERNEL = 0x80  # include/uapi/asm-generic/siginfo.h
 """A signal from the terminal, which every instance gets by itself."""
 _PATIENCE_S = 10.0
-"""For what was told to end."""
+"""For instances that were told to end."""
 _LOOK_AGAIN_S = 0.05
 """Orphans of orphans become children of this process without a signal."""
 
@@ -104,7 +104,7 @@ def _read_all(pipe: int) -> str:
 
 
 def _look(plans: Sequence[LaunchPlan], running: dict[int, int], tell: Tell) -> int:
-    """Say what is in force, in a process of its own, which is returned."""
+    """Report what is in force, in a process of its own, which is returned."""
     child = os.fork()
     if child:
         return child
@@ -116,7 +116,7 @@ def _look(plans: Sequence[LaunchPlan], running: dict[int, int], tell: Tell) -> i
 
 
 def _seen(plans: Sequence[LaunchPlan], running: dict[int, int]) -> list[str]:
-    """Look at every running instance; what all have alike is said once."""
+    """Look at every running instance; what all have in common is printed once."""
     lines: dict[str, list[int]] = {}
     for pid, rank in running.items():
         for line in observe(plans[rank], pid):
@@ -171,7 +171,7 @@ def _ended() -> Iterator[tuple[int, int]]:
 def _end_orphans(not_theirs: Iterable[int]) -> None:
     """End what the instances have left running, but not these processes and what those started.
 
-    Each process is asked once, then killed; one that survives that, as another user's may, stays.
+    Each process is asked once, then killed; one that survives, such as another user's, stays.
     """
     for number in (signal.SIGTERM, signal.SIGKILL):
         deadline = time.monotonic() + _PATIENCE_S

@@ -1,6 +1,7 @@
-"""What a systemd unit sets, and the CPUs and memory that it grants (systemd.exec(5), and others).
+"""The variables, CPUs and memory of a systemd unit (systemd.exec(5), and others).
 
-No parser of INI files will do: units repeat keys, go on with a backslash, and a line counts.
+Parsers of INI files do not work: units repeat keys, continue with a backslash, and lines are
+needed.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""The same study over many hosts: who there is, who does what, and what comes back."""
+"""The same study on many hosts: which hosts there are, who does what, and what comes back."""

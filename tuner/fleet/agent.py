@@ -1,6 +1,6 @@
-"""What runs on a host: it says what the host is, carries out one order and tells what is new.
+"""The code on a host: it describes the host, carries out one order and reports progress.
 
-Nothing here knows how it was called from elsewhere; no call takes longer than it was told to.
+It does not know how it is called remotely; no call takes longer than its limit.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from tuner.launchers.supervised import Supervised
 from tuner.record.integrity import LAUNCHES
 
 _TELL_S = 100.0
-"""For this host to say what it is."""
+"""Seconds for this host to describe itself."""
 _BETWEEN_S = 5.0
-"""Between two looks at what is new: each of them disturbs what is measured a little."""
+"""Seconds between two looks at progress: each of them disturbs the measurement a little."""
 _LOOKS_S = 0.2
 """Between two looks at whether the process has ended."""
 _LAST_WORDS = 2000
 
 
 def look(files: list[str]) -> bytes:
-    """Say what this host is, and which of some files are not there. Returns a Seen, encoded.
+    """Describe this host, and return which of some files are missing. Returns a Seen, encoded.
 
-    Raises RuntimeError with the reason where it cannot tell.
+    Raises RuntimeError with the reason if it cannot.
     """
     command = [sys.executable, "-P", "-m", "tuner.fleet.looking", *files]
     try:
@@ -49,7 +49,7 @@ def look(files: list[str]) -> bytes:
 
 
 def places() -> Path:
-    """Return where a host keeps its copies of studies until the driver has them."""
+    """Return the folder of a host's copies of studies until the driver has them."""
     cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(cache) / "tune-framework" / "fleet"
 
@@ -84,7 +84,7 @@ class Agent:
         self._looked_s = 0.0
 
     def begin(self, data: bytes) -> bytes:
-        """Begin an Order; returns Began, or Refused where the host is not fit for it now."""
+        """Begin an Order; returns Began, or Refused if the host is not suitable now."""
         order: Order = decode(data, Order)
         if order.most_foreign < 1 and (fault := self._unfit(order.most_foreign)):
             return encode(Refused(fault))
@@ -115,9 +115,9 @@ class Agent:
             return f"it cannot be seen how calm it is: {error}"
 
     def fetch(self, acknowledged: int) -> bytes:
-        """Wait a little for something new, and return it as a Report.
+        """Wait a little for progress, and return it as a Report.
 
-        acknowledged: the number of the last report that arrived; another is told again.
+        acknowledged: the number of the last report that arrived; another is sent again.
         """
         assert self._process is not None
         if self._told.number != acknowledged:
@@ -143,7 +143,7 @@ class Agent:
         return Ended(code, account.get("error") or _last_line(words.decode(errors="replace")))
 
     def forget(self) -> bytes:
-        """Remove what this host has of the study: the driver has it all."""
+        """Remove this host's copy of the study: the driver has all of it."""
         if self._process is not None:
             self._process.close()
         shutil.rmtree(self._place, ignore_errors=True)

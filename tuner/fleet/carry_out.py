@@ -23,7 +23,7 @@ from tuner.interrupts import heeded
 from tuner.record.events import unheard
 
 VERIFICATION = "verification.json"
-"""Beside the order."""
+"""A file next to the order."""
 
 
 def main(order: Path, folder: Path) -> int:

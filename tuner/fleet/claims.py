@@ -24,7 +24,7 @@ class Claims:
     def take(self, name: str) -> bool:
         """Claim something; False while another driver has it.
 
-        Raises UsageError where the file system has no locks.
+        Raises UsageError if the file system has no locks.
         """
         if name in self._held:
             return True

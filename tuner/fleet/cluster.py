@@ -1,6 +1,6 @@
-"""The hosts as a driver sees them: which there are, what they answer, and when they are gone.
+"""The hosts as a driver sees them: which exist, their answers, and when they are gone.
 
-Two sides stand behind this: Ray's (ray_cluster.py), and hosts that are simulated (simulated.py).
+Two implementations: Ray's (ray_cluster.py), and simulated hosts (simulated.py).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Protocol, TypeAlias
 import msgspec
 
 Ticket: TypeAlias = Hashable
-"""Stands for an answer that has been asked for."""
+"""A pending answer."""
 SLOT = "tune_slot"
 """The resource that a host declares, which one study at a time takes."""
 
@@ -25,7 +25,7 @@ class HostSilent(Exception):
 
 
 class HostFailed(Exception):
-    """What was asked for failed on the host, with the reason."""
+    """A call failed on the host, with the reason."""
 
 
 class Node(msgspec.Struct, frozen=True):
@@ -46,17 +46,17 @@ class HostHandle(Protocol):
         """Ask it to begin; the answer is Began or Refused. It waits for the host's slot."""
 
     def fetch(self, acknowledged: int) -> Ticket:
-        """Ask what is new; the answer is a Report."""
+        """Ask for progress; the answer is a Report."""
 
     def forget(self) -> Ticket:
-        """Ask it to remove what the host has of the study."""
+        """Ask it to remove the host's copy of the study."""
 
     def dismiss(self) -> None:
         """End it, with all that it started; the slot is free then."""
 
 
 class Cluster(Protocol):
-    """What a driver needs of a cluster."""
+    """A driver's interface to a cluster."""
 
     def now(self) -> float:
         """Return the seconds of a clock that only goes on."""
@@ -65,16 +65,16 @@ class Cluster(Protocol):
         """Return the hosts that are there now."""
 
     def look(self, node: Node, files: Sequence[str]) -> Ticket:
-        """Ask a host what it is; the answer is a Seen."""
+        """Ask a host to describe itself; the answer is a Seen."""
 
     def hire(self, node: Node) -> HostHandle:
         """Have a process on a host for one order."""
 
     def ready(self, tickets: Collection[Ticket], seconds: float) -> Sequence[Ticket]:
-        """Wait at most so long for any answers; return those that are there."""
+        """Wait for any answers, at most the given time; return those that are there."""
 
     def answer(self, ticket: Ticket) -> bytes:
         """Return an answer that is there; raises HostLost, HostSilent or HostFailed."""
 
     def close(self) -> None:
-        """Leave the cluster; what was hired ends."""
+        """Leave the cluster; actors end."""

@@ -13,7 +13,7 @@ from tuner.record.events import Listener, Warned
 from tuner.record.index import Row
 
 _AGAIN_S = 10.0
-"""Before what the database did not take is tried again."""
+"""Seconds before a copy that the database refused is tried again."""
 _LOOK_S = 1.0
 _LAST_S = 60.0
 """How long a database that takes nothing is waited for when everything has ended."""
@@ -41,7 +41,7 @@ class Copies:
                 self._lacking.append(row.folder)
 
     def copy_one(self, rows: Iterable[Row]) -> None:
-        """Copy one that is lacking, if it is time; what is not taken comes last then."""
+        """Copy one missing study, if it is time; refused ones come last then."""
         now_s = time.monotonic()
         if now_s >= self._look_s:
             self._look(rows)
@@ -72,7 +72,7 @@ class Copies:
             self._claims.leave(claim)
 
     def finish(self, rows: Iterable[Row]) -> None:
-        """Copy what is left, as long as the database takes anything within a minute."""
+        """Copy the rest, as long as the database accepts anything within a minute."""
         self._look(rows)
         until_s = time.monotonic() + _LAST_S
         while self._lacking and time.monotonic() < until_s:

@@ -1,8 +1,8 @@
-"""The loop that gives studies to hosts and takes in what comes back.
+"""The loop that gives studies to hosts and takes in the results.
 
-Each host that works has one question open at a time; what does not answer is asked again, given up
-and done elsewhere. A study that is done elsewhere goes on from what this driver has of it, whatever
-its former host may still be doing: only what was asked for in this attempt is taken in.
+Each working host has one open call at a time. A host that does not answer is asked again, then
+given up, and its work done elsewhere. The study continues there from what this driver has of it,
+whatever its former host may still be doing: only answers to this attempt count.
 """
 
 from __future__ import annotations
@@ -26,17 +26,16 @@ from tuner.record.index import INCONCLUSIVE, Elsewhere, Row
 _SEE_S = 5.0
 """Between two looks at who is there."""
 _SAY_S = 15.0
-"""After so long in which nobody was at work it is said what is waited for."""
+"""After this time without any work, the reason for waiting is printed."""
 _WAIT_S = 1.0
 _MOST_LOOKS = 3
-"""Times that a host is asked what it is before it is given up."""
+"""Times that a host is asked to describe itself before it is given up."""
 
 
 class Driver:
-    """Works through what is to be done until nothing is left that can be.
+    """Works through all jobs until none is left that can be done.
 
-    folder: below which the studies lie. files: what has to be there on every host. budget_s: of a
-    study.
+    folder: contains the studies. files: must exist on every host. budget_s: of a study.
     """
 
     def __init__(
@@ -64,9 +63,9 @@ class Driver:
         self._has_said = False
 
     def run(self) -> None:
-        """Go on until all is done, or what is left finds no host; ends every job whatever happens.
+        """Continue until all is done, or no host is left for the rest; ends every job in any case.
 
-        Raises ClusterLost (ray_cluster.py), StorageFailed, Interrupted; the same command goes on.
+        Raises ClusterLost (ray_cluster.py), StorageFailed, Interrupted; the same command resumes.
         """
         try:
             while not self._is_over():
@@ -111,7 +110,7 @@ class Driver:
         return in_words(list(self._works.left()), self._roster.faults())
 
     def _say_what_is_waited_for(self) -> None:
-        """Say it once in a wait in which nobody is at work."""
+        """Print a message once per wait in which no host works."""
         is_idle = self._cluster.now() - self._progress_s > _SAY_S and not self._jobs
         if is_idle and not self._has_said and (told := self._what_is_left()):
             self._listen(Warned(f"waiting: {told}"))
@@ -122,7 +121,7 @@ class Driver:
             self._take_in(ticket)
 
     def _take_in_the_last(self) -> None:
-        """Wait a moment for what hosts have measured since they were asked last."""
+        """Wait a moment for what hosts have measured since they were last asked."""
         until_s = self._cluster.now() + self._patience.last_s
         waited_for = {id(job) for job in self._jobs.values() if job.has_begun and not job.is_over}
         while waited_for and self._cluster.now() < until_s:
@@ -200,7 +199,7 @@ class Driver:
             self._works.meet(kind, host.name)
 
     def _not_seen(self, host: Host, reason: str) -> None:
-        """Ask a host again what it is, or have it take no part."""
+        """Ask a host again to describe itself, or exclude it."""
         if host.is_gone:
             return
         if host.n_looks < _MOST_LOOKS:
@@ -315,14 +314,14 @@ class Driver:
                 self._give_up(job, "it took too long")
 
     def _pass_over(self, job: Job, reason: str) -> None:
-        """Leave a host alone for a while; what it was to do is none the worse."""
+        """Leave a host alone for a while; its work is given to others."""
         self._free(job, why_away=reason)
         self._works.later(job.work)
         told = f"passed over for {self._patience.away_s:.0f} s: {reason}"
         self._listen(HostSeen(job.host.name, job.host.kind, told))
 
     def _give_up(self, job: Job, reason: str) -> None:
-        """Expect nothing more of a host; what it has not ended is done elsewhere."""
+        """Expect nothing more of a host; its unfinished work is done elsewhere."""
         if job.is_over:
             self._free(job)
         else:
@@ -337,9 +336,9 @@ class Driver:
             self._say(job, "given up", reason)
 
     def _free(self, job: Job, *, why_away: str = "") -> None:
-        """End a job; what it may still answer counts for nothing.
+        """End a job; its further answers are ignored.
 
-        why_away: why its host is passed over for a while, if it is.
+        why_away: why its host is skipped for a while, if it is.
         """
         job.hand.dismiss()
         if why_away:

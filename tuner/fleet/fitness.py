@@ -1,7 +1,7 @@
-"""Whether a host is calm enough to be measured on at this moment.
+"""Whether a host is calm enough to be measured now.
 
-What it always is, such as its governor, is no reason: it holds for the whole kind, and studies say
-it themselves.
+Permanent properties, such as its governor, are no reason: they hold for the whole kind, and studies
+report them.
 """
 
 from __future__ import annotations
@@ -43,17 +43,17 @@ class Pace(msgspec.Struct, frozen=True):
 
     @property
     def swing(self) -> float:
-        """SD over the windows, as a share of the mean; infinite where nothing was done."""
+        """SD over the windows, as a share of the mean; infinite if nothing was done."""
         mean = statistics.fmean(self.rates)
         return statistics.stdev(self.rates) / mean if mean else math.inf
 
 
 def unfit_now(place: Path, most_foreign: float) -> str:
-    """Say why nothing should be measured here now; empty where nothing speaks against it.
+    """Say why nothing should be measured here now; empty if nothing speaks against it.
 
-    place: where studies are kept. most_foreign: the share of the CPUs that others may take, be
-    they programs or a hypervisor's other guests. Takes five seconds. Raises OSError, and
-    RuntimeError where no thread can be started.
+    place: the folder of studies. most_foreign: the share of the CPUs that others may take, programs
+    or a hypervisor's other guests. Takes five seconds. Raises OSError, and RuntimeError if no
+    thread can be started.
     """
     host = probe()
     surroundings = look_around(host, place, seconds=_WATCH_S)
@@ -77,7 +77,7 @@ def fault_of(seen: Pace, most_foreign: float) -> str:
 
 
 def pace(n_cpus: int, seconds: float = _PACE_S) -> Pace:
-    """Keep so many CPUs busy with hashing, each by a thread, and return how fast it went."""
+    """Keep n CPUs busy with hashing, each by a thread, and return how fast it went."""
     # more at a time of many: they take turns at the interpreter's lock
     block = bytes(_MIB * min(_MOST_MIB, 1 + n_cpus // _CPUS_A_MIB))
     counts = [[0] * _WINDOWS for _ in range(n_cpus)]

@@ -1,4 +1,4 @@
-"""What a driver knows of a host at work, how long it waits, and what it leaves to others."""
+"""A driver's state of a working host, its waiting times, and its callbacks."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from tuner.fleet.works import Work
 from tuner.record.index import Elsewhere, Row
 
 STOPPED = 130
-"""The exit code of an order that was asked to stop: its host is none the worse."""
+"""The exit code of an order that was asked to stop: its host is not at fault."""
 PRUNE_RATIO = (2, 3)
-"""Those that another host of the kind would answer with as well."""
+"""Exit codes that another host of the kind would return too."""
 
 
 class Patience(msgspec.Struct, frozen=True):
-    """How many seconds a driver waits for what may yet come."""
+    """The seconds that a driver waits for each kind of answer."""
 
     look_s: float = 120.0
-    """For a host to say what it is."""
+    """For a host to describe itself."""
     begin_s: float = 90.0
     """For a host to take an order: another driver may have its slot."""
     silent_s: float = 120.0
@@ -34,13 +34,13 @@ class Patience(msgspec.Struct, frozen=True):
     fit_s: float = 90.0
     """For a first host that is fit, in a cluster that is only starting."""
     gone_s: float = 180.0
-    """For hosts to come back, where those that are there can do nothing of what is left."""
+    """For hosts to return, if those that are there can do nothing of the rest."""
     idle_s: float = 900.0
-    """After so long in which nothing was done by anybody, what is left is left."""
+    """After this time without any result, the rest is left undone."""
     last_s: float = 8.0
-    """For hosts to tell what is new, when the driver is stopped."""
+    """For hosts to report progress, when the driver is stopped."""
     overtime_s: float = 900.0
-    """What a study may take above its budget, before its process is given up."""
+    """Time above its budget that a study may take before its process is given up."""
     forget_s: float = 60.0
     """For a host to remove its copy of a study."""
 
@@ -65,23 +65,23 @@ class Job(msgspec.Struct):
 
 
 class Look(msgspec.Struct):
-    """A host that was asked what it is."""
+    """A host that was asked to describe itself."""
 
     host: Host
     until_s: float
 
 
 class FleetCallbacks(Protocol):
-    """What the driver leaves to whoever runs it."""
+    """What the driver asks of its caller."""
 
     def order(self, work: Work) -> Order:
-        """Return what a host is to be told."""
+        """Return the order for a host."""
 
     def row(self, study: str, host: str) -> Row:
-        """Return the row of a finished study with what it has found."""
+        """Return the row of a finished study with its result."""
 
     def elsewhere(self, host: str, verification: bytes) -> Elsewhere:
-        """Read what another host said of a winner; raises msgspec.MsgspecError for what is none."""
+        """Read another host's result for a winner; raises msgspec.MsgspecError if it is invalid."""
 
     def keep(self) -> None:
         """Bring what people read up to date; called after everything that ends, and in between."""

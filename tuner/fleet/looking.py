@@ -1,9 +1,9 @@
-"""The process on a host that says what the host is.
+"""The process on a host that describes the host.
 
     python -P -m tuner.fleet.looking FILE...
 
-It prints a Seen (fleet/orders.py). A process of its own: what Ray starts sees a host's cards only
-where it was given one, and has variables of Ray's.
+It prints a Seen (fleet/orders.py). It is a separate process because a process that Ray starts sees
+a host's cards only if it was given one, and has Ray's variables.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tuner.version import __version__
 
 
 def seen(files: list[str]) -> Seen:
-    """Return what this host is, and which of some files are not there."""
+    """Return a description of this host, and which of some files are missing."""
     host = probe()
     return Seen(
         name=socket.gethostname(),

@@ -1,9 +1,9 @@
-"""A study's folder, copied while it grows: what has changed on a host, put in place at the driver.
+"""A study's folder, copied while it grows: changes on a host, put in place at the driver.
 
-What is measured is only ever appended to files of lines, which speak of each other
-(record/soundness.py): their new ends travel together, as they all were at one moment, and are put
-in place together, so that the copy is always what a killed tool would have left. Other files are
-written whole and travel whole. What a host makes again by itself stays there.
+Measurements are only ever appended to files of lines, which refer to each other
+(record/integrity.py). Their new ends travel together, as they all were at one moment, and are put
+in place together: the copy is always one that a killed study could have left. Other files are
+written whole and travel whole. What a host makes again by itself is not copied.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from tuner.record.integrity import JOURNAL, LAUNCHES
 _STAYS = ("compiled/*", "reference.weights", "*.part", "*.tmp", ".*", "*/.*", "study.db-*")
 """A compiler's cache, weights for this session's launches, files that are being written."""
 _AT_THE_END = ("study.db", "*.log")
-"""What changes within itself while a study runs: it is made again from the journal where it is
-missing. What programs print is cleared of secrets when they have ended."""
+"""Files that change internally while a study runs: they are made again from the journal if missing.
+The output of programs is cleared of secrets when they have ended."""
 _GROWS = ".jsonl"
 _SETTLED_S = 1.0
 """A file that is written whole is taken when it has not changed for so long."""
 _AT_ONCE_BYTES = 8 << 20
-"""Of files that are written whole, what one answer carries, or one that is larger."""
+"""Bytes of whole files in one answer, unless a single one is larger."""
 _LARGE_BYTES = 64 << 20
-"""A larger file stays: a model's outputs, which are made again where a study goes on."""
+"""A larger file is not copied: a model's outputs, which are computed again if a study continues."""
 _BATCH = ".batch"
 
 
 class Piece(msgspec.Struct, frozen=True):
-    """A part of a file, from an offset on; what the file held behind it is gone."""
+    """A part of a file, from an offset on; anything behind it in the file is gone."""
 
     path: str
     """Below the study's folder, with slashes."""
@@ -51,7 +51,7 @@ _Stamp = tuple[int, int]
 
 
 class Watcher:
-    """Finds what of a folder has not been told yet."""
+    """Finds the changes of a folder that were not reported yet."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -59,16 +59,16 @@ class Watcher:
         """Of files of lines, the bytes of whole lines alone."""
 
     def knows(self, pieces: Sequence[Piece]) -> None:
-        """Take the files of an archive, as they lie in the folder, for told."""
+        """Mark the files of an archive, as they are in the folder, as transferred."""
         for piece in pieces:
             changed_ns = (self._folder / piece.path).stat().st_mtime_ns
             changed_ns = 0 if piece.path.endswith(_GROWS) else changed_ns
             self._told[piece.path] = (piece.offset + len(piece.data), changed_ns)
 
     def changes(self, *, is_ended: bool) -> list[Piece]:
-        """Return what is new; nothing is left when it is empty.
+        """Return the changes; empty when nothing is left.
 
-        is_ended: whether nobody writes any more.
+        is_ended: whether nothing writes any more.
         """
         stamps = self._at_one_moment(is_ended=is_ended)
         new = {name: stamp for name, stamp in stamps.items() if self._told.get(name) != stamp}
@@ -90,7 +90,7 @@ class Watcher:
         return found
 
     def _end_of(self, name: str, size: int) -> Piece | None:
-        """Return the whole lines that a file has got since it was told of; all if it was cut."""
+        """Return the whole lines that a file has gained since the last report; all if cut."""
         told = self._told.get(name, (0, 0))[0]
         start = told if told <= size else 0
         try:
@@ -104,9 +104,9 @@ class Watcher:
         return Piece(name, start, data) if data or start < told else None
 
     def _at_one_moment(self, *, is_ended: bool) -> dict[str, _Stamp]:
-        """Return the state of every file that travels: of those of lines, as it was at one moment.
+        """Return the state of every file that travels; those of lines as they were at one moment.
 
-        Between two looks that agree nothing was appended.
+        Nothing was appended between two looks that agree.
         """
         before = self._stamps(is_ended=is_ended)
         while True:
@@ -132,7 +132,7 @@ class Watcher:
         return found
 
     def _paths(self, *, is_ended: bool) -> list[Path]:
-        """Return what lies in the folder; while something is measured, no more than has to be."""
+        """Return the files of the folder; during a measurement, only as many as necessary."""
         if is_ended:
             return sorted(self._folder.rglob("*"))
         launches = self._folder / LAUNCHES
@@ -144,7 +144,7 @@ def _grown(stamps: dict[str, _Stamp]) -> dict[str, int]:
 
 
 def archive(folder: Path) -> list[Piece]:
-    """Return all of a folder that travels; nothing where there is none."""
+    """Return everything in a folder that travels; empty if there is nothing."""
     watcher = Watcher(folder)
     found: list[Piece] = []
     while folder.is_dir() and (pieces := watcher.changes(is_ended=True)):
@@ -153,10 +153,10 @@ def archive(folder: Path) -> list[Piece]:
 
 
 def put(folder: Path, pieces: Sequence[Piece]) -> None:
-    """Put pieces in place: all of them, or what is missing when `mend` is called.
+    """Put pieces in place: all of them, or the rest when `mend` is called.
 
-    Raises ValueError for a piece that lies outside the folder or leaves a gap, and changes nothing
-    then; StorageFailed where the disk refuses.
+    Raises ValueError for a piece outside the folder or with a gap, without any change, and
+    StorageFailed if the disk fails.
     """
     for piece in pieces:
         pure = PurePosixPath(piece.path)
@@ -179,7 +179,7 @@ def put(folder: Path, pieces: Sequence[Piece]) -> None:
 
 
 def mend(folder: Path) -> None:
-    """Finish what a killed `put` began; raises StorageFailed where the disk refuses."""
+    """Finish an interrupted `put`; raises StorageFailed if the disk fails."""
     batch = folder / _BATCH
     try:
         _apply(folder, _DECODE(batch.read_bytes()))
@@ -220,7 +220,7 @@ def settle(folder: Path) -> None:
 
 
 def is_ahead(folder: Path, pieces: Sequence[Piece]) -> bool:
-    """Tell whether a folder holds what an archive holds of what was measured, and more."""
+    """Tell whether a folder holds all measurements of an archive, and more."""
     theirs: dict[str, bytes] = {JOURNAL: b""}
     for piece in pieces:
         if piece.path.endswith(_GROWS):

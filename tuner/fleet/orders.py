@@ -1,7 +1,7 @@
-"""What a driver and a host say to each other, as bytes: no class of one has to be known to pickle.
+"""Messages between a driver and a host, as bytes: no class has to be known to pickle.
 
-Paths in what is asked are the driver's: a model of one's own has to lie at the same place on every
-host, as on a shared folder.
+Paths in them are the driver's: a model of one's own must be at the same path on every host, as in a
+shared folder.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tuner.fleet.mirror import Piece
 
 
 class Seen(msgspec.Struct, frozen=True, tag="seen"):
-    """What a host says of itself."""
+    """A host's description of itself."""
 
     name: str
     kind: str
@@ -28,7 +28,7 @@ class Seen(msgspec.Struct, frozen=True, tag="seen"):
     tool_version: str
     versions: dict[str, str]
     missing: tuple[str, ...] = ()
-    """Of the files that were asked for, those that are not there."""
+    """The requested files that are missing."""
 
 
 class Tune(msgspec.Struct, frozen=True, tag="tune"):
@@ -38,23 +38,23 @@ class Tune(msgspec.Struct, frozen=True, tag="tune"):
 
 
 class Verify(msgspec.Struct, frozen=True, tag="verify"):
-    """A winner is to be measured again beside the default."""
+    """Measure a winner again, together with the default."""
 
     seconds: float
     model: str | None = None
-    """Where it is, if it is no built-in one."""
+    """Its path, if it is not a built-in model."""
     allows_pickle: bool = False
 
 
 class Order(msgspec.Struct, frozen=True):
-    """What a host is to do."""
+    """A host's work."""
 
     fleet: str
     study: str
-    """The name of the study's folder, which is what it is known by everywhere."""
+    """The name of the study's folder, which identifies it everywhere."""
     job: Tune | Verify
     archive: list[Piece]
-    """What the driver has of the study."""
+    """The driver's copy of the study."""
     most_foreign: float
     """The share of the CPUs that others may use; more, and the host is too noisy. 1: it is all the
     same (fleet/fitness.py)."""
@@ -83,16 +83,16 @@ class Ended(msgspec.Struct, frozen=True):
     exit_code: int
     """That of the command, or UNFIT; -N where signal N ended it."""
     reason: str
-    """Its last words, where it failed."""
+    """The end of its output, if it failed."""
     verification: bytes = b""
     """As JSON, of an order to verify."""
 
 
 class Report(msgspec.Struct, frozen=True):
-    """What is new of an order."""
+    """The progress of an order."""
 
     number: int
-    """Counted from 1; told again until it is acknowledged."""
+    """Counted from 1; sent again until it is acknowledged."""
     pieces: list[Piece]
     ended: Ended | None = None
     """After the last pieces."""
@@ -121,7 +121,7 @@ def decode(data: bytes, kind: Any) -> Any:
 
 
 def proof_of(order: Verify, folder: Path) -> Proof:
-    """Return what is to be proved of the study in a folder."""
+    """Return the recommendation to be verified of the study in a folder."""
     return Proof(
         folder / "recommended.toml", order.seconds, order.model, allows_pickle=order.allows_pickle
     )

@@ -1,8 +1,8 @@
-"""A Ray cluster: hosts that have joined it with `ray start --resources '{"tune_slot": 1}'`.
+"""A Ray cluster: hosts that joined it with `ray start --resources '{"tune_slot": 1}'`.
 
-Ray places nothing here and tries nothing again: each call names its host, and what comes of a host
-that is gone is for the driver to decide. An actor does the work, in calls that wait little: streams
-do not pass through ray:// (ray-project/ray#43357).
+Ray places and retries nothing here: each call names its host, and the driver decides what to do
+about a lost host. An actor does the work, in short calls: streams do not pass through ray://
+(ray-project/ray#43357).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _ANSWER_S = 10.0
 """For somebody to listen at an address."""
 _TRIES = 3
 _NO_SERVER = ("Starting Ray client server failed", "psutil.ZombieProcess", "psutil.NoSuchProcess")
-"""What Ray tells of a client's own server that died as it started (ray-project/ray#63202)."""
+"""Ray's message for a client server that died as it started (ray-project/ray#63202)."""
 _LOST_S = 30.0
 """After so long without its own services a cluster is given up."""
 _GET_S = 60.0
@@ -53,7 +53,7 @@ def _last_line(error: BaseException) -> str:
 
 @contextlib.contextmanager
 def _connected() -> Iterator[None]:
-    """Raise ClusterLost where the cluster's own services do not answer, in whatever way."""
+    """Raise ClusterLost if the cluster's own services do not answer."""
     try:
         yield
     except KeyboardInterrupt:  # Ray raises one of its own for what a signal's handler has raised
@@ -64,7 +64,7 @@ def _connected() -> Iterator[None]:
 
 
 def _asked(ticket: Any) -> Ticket:
-    """Return what stands for an answer; through ray://, whether it was asked for shows here."""
+    """Return a pending answer; through ray://, errors of the call show here."""
     hash(ticket)
     return ticket  # type: ignore[no-any-return]
 
@@ -95,7 +95,7 @@ class RayHand:
 
 
 class RayCluster:
-    """A connection to a cluster. Raises UsageError where there is none at the address."""
+    """A connection to a cluster. Raises UsageError if there is none at the address."""
 
     def __init__(self, address: str) -> None:
         handled = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
@@ -196,7 +196,7 @@ class RayCluster:
 
 
 def _is_answered(address: str) -> bool:
-    """Tell whether somebody listens at HOST:PORT; true of what is no such address."""
+    """Tell whether something listens at HOST:PORT; true for anything that is not an address."""
     host, _, port = address.removeprefix("ray://").rpartition(":")
     if not port.isdecimal():
         return True

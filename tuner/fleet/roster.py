@@ -22,11 +22,11 @@ class Host(msgspec.Struct):
     node: Node
     name: str
     kind: str = ""
-    """Empty until it has said what it is."""
+    """Empty until it has described itself."""
     fault: str = ""
     """Why it takes no part."""
     n_looks: int = 0
-    """How often it was asked what it is."""
+    """The number of times it was asked to describe itself."""
     away_until_s: float = 0.0
     """Until then it is passed over."""
     was_away: str = ""
@@ -37,9 +37,9 @@ class Host(msgspec.Struct):
 
 
 class Roster:
-    """Everybody who was seen since the driver began.
+    """All hosts that were seen since the driver began.
 
-    versions: those of the driver, which every host has to have.
+    versions: those of the driver, which every host must have.
     """
 
     def __init__(self, versions: Mapping[str, str]) -> None:
@@ -67,7 +67,7 @@ class Roster:
         return come, gone
 
     def introduce(self, host: Host, seen: Seen) -> Kind | None:
-        """Take in what a host says of itself; return its kind if it is fit."""
+        """Take a host's description; return its kind if it is suitable."""
         if host.node.name == host.node.address:  # nobody has named it
             host.name = self._unique(seen.name, host.node)
         host.fault = self._fault_of(seen)
@@ -77,9 +77,9 @@ class Roster:
         return Kind(seen.kind, seen.fingerprint, seen.summary)
 
     def _unique(self, name: str, node: Node) -> str:
-        """Return a name that no other host that is there has.
+        """Return a name that no other present host has.
 
-        One that comes back keeps its own, and may while Ray still lists what it was before.
+        A host that returns keeps its own, even while Ray still lists its former node.
         """
         others = [h for i, h in self.hosts.items() if i != node.id and not h.is_gone]
         taken = {h.name for h in others if h.node.address != node.address}

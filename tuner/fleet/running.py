@@ -55,7 +55,7 @@ def folder_of(request: Request) -> Path:
 
 
 class FleetHousehold:
-    """What a driver's work is about, and what people are shown of it (fleet/jobs.py)."""
+    """The subject of a driver's work, and its display (fleet/jobs.py)."""
 
     def __init__(
         self,
@@ -77,7 +77,7 @@ class FleetHousehold:
         self._next_s = 0.0
 
     def order(self, work: Work) -> Order:
-        """Return what a host is to be told."""
+        """Return the order for a host."""
         row, folder = self._works.rows[work.study], self._folder / work.study
         wish = self._wishes[row.model, row.framework]
         job: Tune | Verify
@@ -96,7 +96,7 @@ class FleetHousehold:
         return Order(self._board.name, work.study, job, pieces, self._most_foreign)
 
     def row(self, study: str, host: str) -> Row:
-        """Return the row of a finished study with what it has found."""
+        """Return the row of a finished study with its result."""
         row = msgspec.structs.replace(self._works.rows[study], host=host, reason="", exit_code=0)
         try:
             result = read_result(self._folder / study / "result.json")
@@ -105,14 +105,14 @@ class FleetHousehold:
         return with_found(msgspec.structs.replace(row, seconds=result.seconds.wall), result)
 
     def elsewhere(self, host: str, verification: bytes) -> Elsewhere:
-        """Read what another host said of a winner; raises msgspec.MsgspecError for what is none."""
+        """Read another host's result for a winner; raises msgspec.MsgspecError if it is invalid."""
         said = msgspec.json.decode(verification, type=Verification)
         return Elsewhere(
             host, str(said.verdict), said.reason, said.speedup, said.n_rounds, said.seconds
         )
 
     def keep(self) -> None:
-        """Write the index, and copy to the database, where it is time."""
+        """Write the index, and copy to the database, if it is time."""
         now_s = time.monotonic()
         if now_s >= self._next_s:
             self.write()
@@ -146,10 +146,11 @@ def tune_fleet(
 ) -> list[Row]:
     """Tune models on every kind of host of a cluster; return the rows of the index.
 
-    request: what is asked of each study, its budget included; its `out` is the folder, which
-    several drivers may share. n_elsewhere: how many other hosts of its kind are to confirm a
-    winner. storage: the address of a database that studies are copied to.
-    Raises UsageError before anything is measured, NothingMeasured where nothing came of any study,
+    request: the options for each study, its budget included; its `out` is the folder, which several
+    drivers may share. n_elsewhere: how many other hosts of its kind are to confirm a winner.
+    storage: the address of a database that studies are copied to.
+
+    Raises UsageError before anything is measured, NothingMeasured if no study has a result, and
     Interrupted (resumable) and ClusterLost (ray_cluster.py) while measuring.
     """
     check_index_folder(folder := folder_of(request))
@@ -181,7 +182,7 @@ def tune_fleet(
 
 
 def _rows_of(works: JobQueue, roster: Roster) -> list[Row]:
-    """Return the rows that were asked for; raises NothingMeasured where nothing came of any."""
+    """Return the requested rows; raises NothingMeasured if none has a result."""
     rows = [row for row in works.index_rows() if row.folder in works.rows]
     if not rows:
         faults = "; ".join(f"{name}: {why}" for name, why in roster.faults().items())

@@ -1,7 +1,7 @@
-"""Hosts that are none: they take orders, need their time by a clock of their own, and vanish.
+"""Simulated hosts: they take orders, need time on a virtual clock, and vanish.
 
-For seeing what a driver does with hundreds of hosts and thousands of studies: nothing is measured,
-what comes back is made up. Seconds pass when the driver waits.
+They show how a driver handles hundreds of hosts and thousands of studies. Nothing is measured, and
+results are made up. Time passes when the driver waits.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from tuner.fleet.orders import (
 from tuner.version import __version__
 
 MakesUp = Callable[[Order, random.Random], tuple[Iterable[Piece], bytes]]
-"""Makes up what a study leaves, and what a verification says."""
+"""Makes up the files of a study, and the result of a verification."""
 
 
 class Behaviour(msgspec.Struct, frozen=True):
@@ -38,7 +38,7 @@ class Behaviour(msgspec.Struct, frozen=True):
     """Between which seconds a study lies."""
     answer_s: float = 0.05
     report_s: float = 5.0
-    """A host says at most so often what is new."""
+    """A host reports progress at most this often."""
     vanishes: float = 0.0
     """The probability that a host vanishes under a study; it comes back as another."""
     is_busy: float = 0.0
@@ -89,7 +89,7 @@ class SimulatedHand:
 
 
 class SimulatedCluster:
-    """So many hosts of some kinds, drawn with a seed."""
+    """N hosts of some kinds, drawn with a seed."""
 
     def __init__(
         self,

@@ -23,8 +23,8 @@ from tuner.errors import UsageError
 from tuner.search.search import study_in
 
 PASSWORD = "TUNE_FRAMEWORK_STORAGE_PASSWORD"
-"""The variable with the password, where the address has none. PostgreSQL's own ~/.pgpass and
-PGPASSWORD serve as well."""
+"""The variable with the password, if the address has none. PostgreSQL's own ~/.pgpass and
+PGPASSWORD work as well."""
 _TELLING = re.compile("passw|pwd", re.IGNORECASE)
 """In the name of an address's parameter: its value is a password."""
 _COPIED = "tune-framework: copied"
@@ -94,7 +94,7 @@ class Database:
     def copy(self, name: str, path: Path) -> str:
         """Copy a study's file, unless it is there; return why it never will be, or nothing.
 
-        What a driver that died has left of it is made anew. Raises Away.
+        The rest of an interrupted copy is made again. Raises Away.
         """
         if not path.is_file():
             return f"{path} is not there"
@@ -162,7 +162,7 @@ def _url_of(address: str) -> URL:
 
 
 def _reason(error: BaseException) -> str:
-    """Return what the database said, on one line; its messages name no password."""
+    """Return the database's message, on one line; its messages name no password."""
     cause = getattr(error, "orig", None) or getattr(error.__cause__, "orig", None) or error
     said = cause.args[-1] if cause.args else cause  # MySQL's has a number before it
     lines = [line.strip() for line in str(said).splitlines() if line.strip()]

@@ -1,4 +1,4 @@
-"""Which studies a fleet is asked for: what every host is told, and what it has to have."""
+"""The studies of a fleet: the options for every host, and the files that it must have."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class StudySpec(msgspec.Struct, frozen=True):
     """As typed."""
     framework: str
     options: str
-    """A hash over what is asked."""
+    """A hash over the options."""
 
     def row(self, kind: str) -> Row:
         """Return the row of one kind, with the folder that is its name everywhere."""
@@ -48,9 +48,9 @@ class StudySpec(msgspec.Struct, frozen=True):
 
 
 def wishes_of(wanted: str, request: Request, listen: Listener) -> list[StudySpec]:
-    """Return the studies that are meant; builds no model. Raises UsageError for what is none.
+    """Return the requested studies; builds no model. Raises UsageError for invalid options.
 
-    request: as_everywhere returned it.
+    request: the result of as_everywhere.
     """
     check_request(request)
     asked = request.frameworks or installed_frameworks()
@@ -78,7 +78,7 @@ def wishes_of(wanted: str, request: Request, listen: Listener) -> list[StudySpec
 
 
 def as_everywhere(request: Request) -> Request:
-    """Return a request whose paths hold from any folder."""
+    """Return a request whose paths are valid from any folder."""
 
     def absolute(path: Path | None) -> Path | None:
         return None if path is None else path.absolute()

@@ -1,4 +1,4 @@
-"""What is to be done in a fleet, and what has come of it, by this driver and by others."""
+"""The work of a fleet and its results, of this driver and of others."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tuner.record.index import INCONCLUSIVE, Elsewhere, Kind, Row, result_of
 MOST_ATTEMPTS = 5
 """Hosts that may vanish, or fail by themselves, under one study in one run."""
 _ASKED_AGAIN = 1
-"""Other hosts that are asked where one could not decide."""
+"""Further hosts that are asked if one could not decide."""
 _LOOK_AGAIN_S = 5.0
 """Before something is looked for again: work for a host that found none, or others' claims."""
 
@@ -35,7 +35,7 @@ class Work(msgspec.Struct):
 
 
 def in_words(left: Sequence[Work], faults: Mapping[str, str]) -> str:
-    """Say what is left to do and why no host does it; empty where nothing is left.
+    """Say what is left to do and why no host does it; empty if nothing is left.
 
     faults: of the hosts that take no part now.
     """
@@ -76,9 +76,9 @@ class JobQueue:
         self._hosts: defaultdict[str, set[str]] = defaultdict(set)
         """By kind, the hosts that any driver has seen."""
         self.rows: dict[str, Row] = {}
-        """By the name of the study, those that are asked for."""
+        """The requested studies, by name."""
         self._others: dict[str, Row] = {}
-        """Those of studies that are not asked for now."""
+        """Rows of studies that are not requested now."""
         self._queues: defaultdict[_Queue, deque[Work]] = defaultdict(deque)
         self._n_queued: Counter[_Queue] = Counter()
         """How often something was put into a queue."""
@@ -90,10 +90,10 @@ class JobQueue:
         self._met: set[tuple[str, str]] = set()
         """Kinds and hosts that this driver has seen."""
         self._confirming: set[str] = set()
-        """Studies whose winner's verification is queued here, or at work."""
+        """Studies whose winner's verification is queued here, or running."""
 
     def hear(self) -> bool:
-        """Take in what was written on the board; tell whether there was anything."""
+        """Take in new lines of the board; tell whether there were any."""
         news = self._board.news()
         for note in news:
             if isinstance(note, KindNoted):
@@ -116,9 +116,9 @@ class JobQueue:
         (self.rows if study in self.rows else self._others)[study] = row
 
     def index_rows(self) -> list[Row]:
-        """Return the rows of all that was ever asked for here, the last of each study.
+        """Return the rows of everything ever requested here, the last of each study.
 
-        Of one model in one framework on one kind, what is asked for now stands before what was.
+        For one model in one framework on one kind, the present request comes before former ones.
         """
         found = {(row.model, row.framework, row.kind): row for row in self._others.values()}
         found |= {(row.model, row.framework, row.kind): row for row in self.rows.values()}
@@ -143,7 +143,7 @@ class JobQueue:
         return any(host not in asked for host in self._hosts[row.kind])
 
     def meet(self, kind: Kind, host: str) -> None:
-        """Take note of a host; with the first of a kind, queue what is not done of it."""
+        """Note a host; with the first of a kind, queue its unfinished work."""
         if kind.name not in self.kinds:
             self._board.add(KindNoted(kind))
         if host not in self._hosts[kind.name]:
@@ -183,9 +183,9 @@ class JobQueue:
         self._n_queued[name] += 1
 
     def next_for(self, kind: str, host: str, now_s: float, there: Set[str]) -> Work | None:
-        """Take something for a host to do, and claim it; None where there is nothing.
+        """Take work for a host, and claim it; None if there is none.
 
-        there: the hosts of its kind that are there.
+        there: the hosts of its kind that are present.
         """
         for name in (_Queue(kind, True), _Queue(kind, False)):
             known, until_s = self._nothing.get((name, host), (-1, 0.0))
@@ -213,7 +213,7 @@ class JobQueue:
         return None
 
     def are_others_at_work(self, now_s: float) -> bool:
-        """Tell whether another driver has claimed what is still to be done, as of a moment ago."""
+        """Tell whether another driver has just claimed what is still to be done."""
         if now_s >= self._look_at_claims_s:
             self._look_at_claims_s = now_s + _LOOK_AGAIN_S
             studies = (work.study for work in self.left())
@@ -245,7 +245,7 @@ class JobQueue:
         self._have_confirmed(work.study)
 
     def begin(self, work: Work, host: str) -> None:
-        """Note that a host has begun a study: it does not confirm what it has measured itself."""
+        """Note that a host has begun a study: it does not confirm its own measurements."""
         row = self.rows[work.study]
         if not work.is_verification and host not in row.hosts:
             self._note(msgspec.structs.replace(row, host=host, hosts=[*row.hosts, host]))
@@ -260,9 +260,9 @@ class JobQueue:
         self._claims.leave(work.study)
 
     def elsewhere(self, work: Work, fault: str) -> bool:
-        """Have something done once more, by whomever; False where that was tried often enough.
+        """Queue work once more, for any host; False if it was tried often enough.
 
-        A study stays pending then, with its last fault, for another run.
+        The study then stays pending, with its last fault, for another run.
         """
         work.n_attempts += 1
         is_tried_again = work.n_attempts < MOST_ATTEMPTS
@@ -279,23 +279,23 @@ class JobQueue:
         return is_tried_again
 
     def finish(self, row: Row) -> None:
-        """Note how a study has ended; a winner is then to be confirmed elsewhere.
+        """Note how a study has ended; its winner is then to be confirmed elsewhere.
 
-        What others said of a former one says nothing of it.
+        Other hosts' results for a former winner do not count for it.
         """
         self._note(msgspec.structs.replace(row, n_elsewhere=self._n_elsewhere, elsewhere=[]))
         self._claims.leave(row.folder)
         self._have_confirmed(row.folder)
 
     def confirm(self, work: Work, said: Elsewhere) -> None:
-        """Note what another host said of a winner."""
+        """Note another host's result for a winner."""
         self._board.add(ElsewhereNoted(work.study, said))
         self.hear()
         self._claims.leave(work.study)
         self._end(work)
 
     def left(self) -> Iterator[Work]:
-        """Return what is still to be done, by whomever."""
+        """Return what is still to be done, by any driver."""
         for queue in self._queues.values():
             for work in queue:  # of one that another driver has made the winner may be left
                 if not self._is_done(work) or self.awaits(self.rows[work.study]):

@@ -1,1 +1,1 @@
-"""What many studies have in common: the worth of settings, and for which models it holds."""
+"""What many studies have in common: the effects of settings, and the models they hold for."""

@@ -1,8 +1,8 @@
-"""By how much rules err beyond what they know of themselves, and how often their intervals held.
+"""The error of rules beyond what they know themselves, and how often their intervals held.
 
-Rules are learnt from designed parts on a few hosts. What a fresh launch of a whole combination
-gains, in a model of another family and on another host, differs by more than those parts show:
-hosts differ, families that looked alike do not stay so, and settings do not quite add up.
+Rules are learned from designed parts on a few hosts. The gain of a whole combination in a new
+launch, for a model of another family and on another host, varies by more than those parts show:
+hosts differ, similar families diverge, and settings do not quite add up.
 benchmarks/guideline_coverage.py estimates this from rounds of such combinations, and writes the
 file that ships.
 """
@@ -17,7 +17,7 @@ from tuner.galleries import CALIBRATION
 
 
 class Calibration(msgspec.Struct, frozen=True):
-    """What fresh rounds say of predictions."""
+    """The result of new rounds for predictions."""
 
     unexplained_sd: float
     """SD (logarithm) of a combination's gain, beyond the errors and spreads of its rules."""

@@ -14,7 +14,7 @@ from tuner.space.design import Factors
 def best_combination(
     factors: Factors, known: Known, winner_class: WinnerClass, failed: Sequence[Sequence[str]] = ()
 ) -> tuple[Configuration, Prediction] | None:
-    """Return what is ranked first (predict.py) of what surely gains and a class allows; else None.
+    """Return the best-ranked combination (predict.py) that surely gains and is allowed; else None.
 
     failed: factors that failed together in this very model.
     """
@@ -55,7 +55,7 @@ def has_failed(together: Sequence[str], failed: Sequence[Sequence[str]]) -> bool
 def configuration_of(
     factors: Factors, prediction: Prediction, winner_class: WinnerClass
 ) -> Configuration | None:
-    """Return what a combination sets; None where the class or the host does not allow all of it."""
+    """Return a combination's settings; None if the class or the host does not allow all of it."""
     names = prediction.factors
     made = factors.together(names)
     if not made.is_applicable or not allowed_in(winner_class, made.configuration):

@@ -1,9 +1,9 @@
-"""What each setting is worth in one study's designed part: generalised least squares.
+"""The effect of each setting in one study's designed part: generalised least squares.
 
-The logarithms of the cells' ratios are sums of the effects of what is set in them, and of the pairs
-that interact. Ratios of one round share their default, so that their errors go together: with the
-variance s^2 of a launch their covariance is s^2 (I + J) within a round. s^2 comes from what sums of
-effects leave unexplained, over all studies of a host: one study alone has next to nothing left.
+The logarithms of the cells' ratios are sums of the effects of their settings and of interacting
+pairs. Ratios of one round share their default, so that their errors are correlated: with the
+variance s^2 of a launch their covariance is s^2 (I + J) within a round. s^2 comes from the
+residuals over all studies of a host: a single study has hardly any.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from tuner.record.designed import DesignedCell, DesignedSection
 _ESTIMABLE = 1e-6
 _LEAST_SD = 1e-3
 _PAIR_SD = 0.1
-"""SD (logarithm) of what a pair does beyond both, where failed cells hide it."""
+"""SD (logarithm) of a pair's interaction that failed cells hide."""
 
 
 class Effect(msgspec.Struct, frozen=True):
-    """The logarithm of what a setting, or a pair beyond both of them, multiplies the speed by."""
+    """The logarithm of a speed factor: of a setting, or of a pair beyond both of them."""
 
     name: str
     """A factor, or "a with b"."""
@@ -31,7 +31,7 @@ class Effect(msgspec.Struct, frozen=True):
     unit_variance: float
     """Its variance over that of a launch."""
     hidden_variance: float = 0.0
-    """Of what pairs that nothing told apart may have put into it."""
+    """The part of the error that is due to interactions that could not be separated."""
 
     def error(self, launch_variance: float) -> float:
         """Return its standard error."""
@@ -39,21 +39,22 @@ class Effect(msgspec.Struct, frozen=True):
 
 
 class Fit(msgspec.Struct, frozen=True):
-    """The effects of a study that its cells tell apart, and what they leave."""
+    """The separable effects of a study, and the residuals."""
 
     effects: tuple[Effect, ...]
     residual: float
     """Weighted sum of squares; over `freedom` an estimate of a launch's variance."""
     freedom: int
     is_whole: bool = True
-    """Whether pairs were told apart: else what is left is no launch's noise alone."""
+    """Whether interactions were separated: otherwise residuals are not the noise of launches alone.
+    """
 
 
 def fit(design: DesignedSection) -> Fit:
-    """Estimate the effects of a designed part; those that failed cells hide are left out.
+    """Estimate the effects of a designed part, without those that failed cells hide.
 
-    Where too few cells are left for everything, pairs are not told, and what they may have done is
-    part of the others' errors.
+    If too few cells are left for everything, interactions are not estimated, and count as part of
+    the others' errors.
     """
     measured = [c for c in design.cells if c.log_ratio is not None and c.same_as is None]
     factors = list(dict.fromkeys(name for cell in measured for name in cell.factors))
@@ -93,8 +94,8 @@ def fit(design: DesignedSection) -> Fit:
 def launch_variance(fits: Sequence[Fit]) -> tuple[float, int]:
     """Return the variance of a launch over studies of one host, and its degrees of freedom.
 
-    By those whose pairs were told apart, if any. Infinite where nothing is left over to estimate
-    it from; never less than a launch differs by on the quietest host.
+    From studies with separated interactions, if there are any. Infinite if there are no residuals
+    to estimate it from; never less than on the quietest host.
     """
     used = [each for each in fits if each.is_whole] or fits
     freedom = sum(each.freedom for each in used)

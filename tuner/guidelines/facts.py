@@ -12,7 +12,7 @@ _BEYOND, _BEYOND_CORES = 4.0, 2.0
 """Times by which a number may lie outside all that was measured before a model, or a host by its
 cores, is unlike it."""
 HOST, HOST_ISA, HOST_CORES = HOST_FACTS = ("host", "host_isa", "host_cores")
-"""Which one, and what it is like."""
+"""The host's name and its properties."""
 _ISA = {
     "amx_bf16": "AMX",
     "avx512_bf16": "AVX-512 and bf16",
@@ -22,7 +22,7 @@ _ISA = {
     "bf16": "Neon and bf16",
     "asimd": "Neon",
 }
-"""What a host is known by: the first of these flags that it has (host/processor.py)."""
+"""The first of these flags that a host has identifies it (host/processor.py)."""
 
 
 def model_facts(
@@ -33,7 +33,7 @@ def model_facts(
     macs: int | None,
     call_s: float | None,
 ) -> dict[str, Fact]:
-    """Return the facts of a model at a batch; what is not known is not in them.
+    """Return the facts of a model at a batch, without those that are unknown.
 
     macs: multiply-accumulates per sample. call_s: seconds of a warm call of the default.
     """

@@ -1,9 +1,9 @@
-"""One effect over many models: what it is on average, and what to expect of a model not yet seen.
+"""One effect over many models: its average, and a prediction for a model not yet seen.
 
 A multilevel meta-analysis: y_ij = mu + family_i + model_ij + error_ij, family and model normal with
 variances of their own (restricted maximum likelihood), the errors' variances known. Models of a
-family resemble each other, so that families, not models, are what a claim about other models rests
-on: intervals are Student's with one degree of freedom less than there are families.
+family resemble each other. A claim about other models therefore rests on families, not models:
+intervals are Student's with one degree of freedom less than there are families.
 """
 
 from __future__ import annotations
@@ -52,9 +52,9 @@ class Pooled(NamedTuple):
         return math.sqrt(self.error**2 + self.between**2 + self.within**2)
 
     def expected(self, confidence: float = 0.9, unexplained_sd: float = 0.0) -> tuple[float, float]:
-        """Return where the effect in a model of another family lies with this probability.
+        """Return the interval for a model of another family with this probability.
 
-        unexplained_sd: by how much such predictions err beyond that (calibration.py).
+        unexplained_sd: the further error of such predictions (calibration.py).
         """
         return self._around(math.hypot(self.spread, unexplained_sd), confidence)
 

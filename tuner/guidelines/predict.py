@@ -38,16 +38,16 @@ class Prediction(msgspec.Struct, frozen=True):
     rules: tuple[Rule, ...]
     """That it rests on."""
     sure: float
-    """What such a model gains at the least with a probability of SURE, as a ratio."""
+    """The gain that such a model exceeds with a probability of SURE, as a ratio."""
 
     @property
     def worth(self) -> float:
-        """The average gain of what gains at all so surely; else what it gains so surely: a loss."""
+        """The average gain if a gain is that sure; otherwise the gain that is that sure: a loss."""
         return self.speedup.point if self.sure > 1 else self.sure
 
 
 class Known(msgspec.Struct, frozen=True):
-    """What rules say of one model."""
+    """The rules' prediction for one model."""
 
     rules: dict[str, Rule]
     """By their setting: those about it, with families enough behind them."""
@@ -56,7 +56,7 @@ class Known(msgspec.Struct, frozen=True):
     strange: list[str]
     """Facts of it, or of the host, that nothing measured comes near to."""
     elsewhere: dict[str, str] = {}
-    """Settings whose rules are of one other host alone: that host, in words."""
+    """Settings whose rules come from one other host alone: that host, in words."""
     distant: dict[str, list[str]] = {}
     """Settings of which few families tell: the facts in which the model is unlike all of those."""
 
@@ -64,14 +64,15 @@ class Known(msgspec.Struct, frozen=True):
 def known_of(
     guidelines: Guidelines, framework: str, facts: Mapping[str, Fact], architecture: str = ""
 ) -> Known:
-    """Return what guidelines say of a model on a host.
+    """Return the guidelines' prediction for a model on a host.
 
-    Of a model unlike all that was measured: only what holds of every kind; of such a host: only
-    what holds of every one. A rule that few of the families taught speaks only of models of about
-    their size: bf16 made large products 1.5x to 2x as fast, and a small tabular network 0.76x.
-    What was measured on one host alone is said of that one: bf16, worth
-    1.7x on the only host that taught it, halved the speed of the next one that has it
+    For a model unlike all that were measured, only rules that hold for every kind; for such a host,
+    only those that hold for every one. A rule that few of the families taught applies only to
+    models of about their size: bf16 made large products 1.5x to 2x as fast, and a small tabular
+    network 0.76x. A rule from one host alone applies to that one: bf16, worth 1.7x on the only host
+    that taught it, halved the speed of the next one that has it
     (benchmarks/history/what-the-printed-interval-holds.md).
+
     architecture: the model's parameters_sha256; one that was measured is like itself.
     """
     own = [rule for rule in guidelines.rules if rule.framework == framework]
@@ -105,9 +106,9 @@ def known_of(
 
 
 def known_by_itself(study: StudyOf, freedom: int, known: Known) -> Known:
-    """Return what a model's own study says, in the form of rules: its effects, with their errors.
+    """Return the result of a model's own study in the form of rules: effects, with their errors.
 
-    freedom: degrees of freedom of these. known: what others say: which pairs are untold.
+    freedom: their degrees of freedom. known: other rules: which pairs have none.
     """
     rules = {}
     for setting, (value, error) in study.effects.items():
@@ -131,16 +132,16 @@ def known_by_itself(study: StudyOf, freedom: int, known: Known) -> Known:
 
 
 def settable(known: Known, factors: Iterable[FactorEntry]) -> list[str]:
-    """Return the factors of which rules may speak here.
+    """Return the factors whose rules apply here.
 
-    How cores are shared out is told of hosts with about as many of them.
+    Rules about sharing cores apply to hosts with about as many of them.
     """
     is_alike = HOST_CORES not in known.strange
     return [factor.name for factor in factors if is_alike or not factor.of_cores]
 
 
 def _is_beyond(condition: Condition, strange: Iterable[str]) -> bool:
-    """Tell whether what a condition asks of, the model or the host, is unlike all measured."""
+    """Tell whether the subject of a condition, model or host, is unlike all that were measured."""
     if condition.fact in HOST_FACTS:
         return condition.fact in strange
     return any(name not in HOST_FACTS for name in strange)
@@ -149,10 +150,10 @@ def _is_beyond(condition: Condition, strange: Iterable[str]) -> bool:
 def every_combination(
     known: Known, allowed: Collection[str], unexplained_sd: float | None = None
 ) -> list[Prediction]:
-    """Return what rules expect of every combination of the allowed factors that they speak of.
+    """Return the prediction for every combination of allowed factors that have rules.
 
-    What rules say of factors and pairs adds up. Not of two whose doing together is not told.
-    unexplained_sd: as foretold() has it.
+    The effects of factors and pairs add up. Pairs with an unknown interaction are left out.
+    unexplained_sd: as in foretold().
     """
     told = [name for name in allowed if name in known.rules]
     return [
@@ -166,9 +167,9 @@ def every_combination(
 def ranked(
     known: Known, allowed: Collection[str], unexplained_sd: float | None = None
 ) -> list[Prediction]:
-    """Return the combinations of the allowed factors, first the one that is worth most.
+    """Return the combinations of the allowed factors, the most valuable first.
 
-    Less _LEAST for each setting. What comes after none at all is better left alone.
+    Less _LEAST for each setting. Combinations worth less than no setting come after that.
     """
     every = every_combination(known, allowed, unexplained_sd)
     return sorted(
@@ -179,9 +180,9 @@ def ranked(
 def foretold(
     rules: Mapping[str, Rule], factors: Sequence[str], unexplained_sd: float | None = None
 ) -> Prediction:
-    """Return what rules expect of some factors together.
+    """Return the prediction for some factors together.
 
-    unexplained_sd: by how much such predictions err beyond what their rules know; None: what ships.
+    unexplained_sd: the further error of such predictions; None: the shipped value.
     """
     here = set(factors)
     used = [rule for setting, rule in rules.items() if set(setting.split(WITH)) <= here]

@@ -1,8 +1,8 @@
-"""What rules let a study expect, in the form of an earlier study: where to look first.
+"""The prediction of rules for a study, in the form of an earlier study.
 
-The search weighs it against what it sees and drops it where it misleads (search/transfer.py). In
-one study of four a setting that rules speak of is withheld, so that later recordings can still
-contradict them.
+The search weighs it against its measurements and drops it if it misleads (search/transfer.py). In
+one study of four a setting with rules is withheld, so that later recordings can still contradict
+them.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ def as_earlier(
     factors: Factors,
     identity: str,
 ) -> Earlier | None:
-    """Return what rules promise of each combination that can be set here; None if they say nothing.
+    """Return the predicted gain of each combination that can be set here; None without rules.
 
-    What each is worth (predict.py), whether or not its last setting is worth shipping.
-    identity: of the study, which decides what is withheld: the same when it goes on.
+    The gain (predict.py), whether or not its last setting is worth shipping. identity: of the
+    study, which decides what is withheld: the same when it continues.
     """
     known = known_of(
         guidelines, workload.framework, facts_of(workload.card, model, host.identity())

@@ -1,8 +1,8 @@
-"""Rules: what a setting does to models of a kind, distilled from many studies' designed parts.
+"""Rules: the effect of a setting on models of a kind, distilled from many designed parts.
 
 A rule is an effect pooled over models (pooling.py): of all of a framework, or of those on one side
-of a condition. A condition stands where it foretells the effects in families that it has not
-seen better than no condition does; families, because models of one are alike.
+of a condition. A condition is used if it predicts the effects in unseen families better than no
+condition does. It counts families, because models of one are alike.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def _observations(seen: Iterable[Seen]) -> list[Observation]:
 
 
 def _best_condition(seen: Sequence[Seen]) -> Condition | None:
-    """Return the condition that foretells unseen families best, where that is worth its words."""
+    """Return the condition that predicts unseen families best, if it is worth its complexity."""
     found = [(_foretold(seen, each.holds), each) for each in _candidates(seen)]
     if not found:
         return None

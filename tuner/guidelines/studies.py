@@ -38,10 +38,10 @@ _LONGEST_NAME = 100
 
 
 def read_recordings(folders: Iterable[Path]) -> list[Recording]:
-    """Return every study with a designed part below some folders, recordings among them.
+    """Return every study with a designed part below some folders, recordings included.
 
-    Recordings lie in the folder itself or in folders called studies. Each once. Raises UsageError
-    where there is none, or where one cannot be read.
+    Recordings are in the folder itself or in folders called studies. Each once. Raises UsageError
+    if there is none, or if one cannot be read.
     """
     found: dict[str, Recording] = {}
     n_others = 0
@@ -73,10 +73,9 @@ def read_recordings(folders: Iterable[Path]) -> list[Recording]:
 
 
 def recording_of(result: Result) -> Recording | None:
-    """Return what of a result is kept to learn from.
+    """Return the part of a result that rules are learned from.
 
-    None without a designed part, or where it answers another question than that of the fastest
-    throughput on CPUs.
+    None without a designed part, or if its objective is not the highest throughput on CPUs.
     """
     model, design, objective = result.model_facts, result.designed, result.objective
     is_usual = (result.scenario, result.goal, result.device) == (OFFLINE, "fastest", CPU)
@@ -115,7 +114,7 @@ def recording_of(result: Result) -> Recording | None:
 def make_guidelines(recordings: Sequence[Recording], created: str) -> Guidelines:
     """Distil the rules of some recordings.
 
-    Raises UsageError where a host's leave nothing to estimate its noise from.
+    Raises UsageError if those of a host leave nothing to estimate its noise from.
     """
     fits = [fit(each.design) for each in recordings]
     of_host: dict[str, list[Fit]] = defaultdict(list)
@@ -152,9 +151,9 @@ def make_guidelines(recordings: Sequence[Recording], created: str) -> Guidelines
 
 
 def _settings(recordings: Sequence[Recording]) -> dict[str, dict[str, list[str]]]:
-    """Return, per framework and factor, what is set in all cells that have it, and in no other.
+    """Return, per framework and factor, what is set in all cells with it, and in no other.
 
-    Where that is nothing, as it depends on other factors: what is set in some of them, and in no
+    If that is empty, because it depends on other factors: what is set in some of them, and in no
     other, as alternatives.
     """
     found: dict[str, dict[str, list[str]]] = defaultdict(dict)

@@ -1,1 +1,1 @@
-"""What this machine is and what it allows this process to use."""
+"""The machine, and what it allows this process to use."""

@@ -1,4 +1,4 @@
-"""What is missing or shaky here, each with the command that mends it; changes nothing itself."""
+"""What makes measurements unreliable here, each with the command that fixes it; changes nothing."""
 
 from __future__ import annotations
 
@@ -267,7 +267,7 @@ def look_around(
     seconds: float = 0.5,
     look: Callable[[float], Interference] = watch_idle,
 ) -> Surroundings:
-    """Read what the checks need. look: waits `seconds` and returns who else is busy."""
+    """Collect what the checks need. look: waits `seconds` and returns who else is busy."""
     existing = next(p for p in (folder, *folder.parents) if p.exists())
     clock = root / "sys/devices/system/clocksource/clocksource0/current_clocksource"
     return Surroundings(

@@ -1,4 +1,4 @@
-"""What is installed here, and what is missing, each with the command that mends it."""
+"""Installed and missing software, each with the command that installs it."""
 
 from __future__ import annotations
 

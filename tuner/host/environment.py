@@ -65,8 +65,8 @@ _OF_TOOLKITS = (
     "TF_CUDA_VERSION",
     "TORCH_CUDA_ARCH_LIST",
 )
-"""Where compilers for a card are, and what they build for, as NVIDIA's images set it: measured
-processes keep them, as whatever compiles at run time may look there."""
+"""Where compilers for a card are, and their targets, as NVIDIA's images set it. Measured processes
+keep these, because run-time compilers may look there."""
 _OF_NO_FRAMEWORK = (*_OF_TERRAFORM, *_OF_TOOLKITS)
 _OF_GPUS = (
     "CUDA_",
@@ -107,11 +107,11 @@ place of 1.4), and settings are read back off a trace."""
 LINE_PATTERN = "|".join((*_PREFIXES, *(f"{name}=" for name in _NAMES)))
 """An extended regular expression: how the lines of `env` begin that hold tuning variables."""
 OTHERS_PATTERN = "|".join(_OF_NO_FRAMEWORK)
-"""Likewise: how those of them begin that only look like tuning variables."""
+"""The same: prefixes of variables that only look like tuning variables."""
 
 
 def for_workers(gpu: str) -> dict[str, str]:
-    """Return what is set for every worker, the default's too: quiet logs, and what it may see.
+    """Return the variables for every worker, the default's too: quiet logs, and visible cards.
 
     gpu: the UUID of the card that is measured; empty in a measurement of the CPU, which sees none.
     """

@@ -1,4 +1,4 @@
-"""What a check finds, and what it looks at."""
+"""The finding of a check, and what checks examine."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tuner.record.launch import Interference
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """One thing that a user should know before measuring here."""
+    """Something that a user should know before measuring here."""
 
     id: str
     severity: Literal["missing", "shaky", "note"]
@@ -31,6 +31,6 @@ class Surroundings(msgspec.Struct, frozen=True):
     folder: str
     is_writable: bool
     idle: Interference
-    """What the CPUs did in a moment in which this tool slept."""
+    """The activity of the CPUs while this tool slept."""
     has_pressure: bool
     clock_source: str | None

@@ -38,8 +38,9 @@ class GpuReading(Reading, frozen=True):
 class GpuWatch(Watch):
     """Reads the interference on the CPUs and on one card.
 
-    The power limit is recorded and never judged: whoever computes fast enough reaches it, so that
-    it is a configuration's own doing. Heat is not: the next slice would be another's.
+    The power limit is recorded and never judged: every fast program reaches it, so that it is due
+    to the configuration itself. Heat is judged: it would affect the next slice, of another
+    configuration.
     """
 
     def __init__(self, library: Nvml, card: int) -> None:
@@ -83,7 +84,7 @@ class GpuWatch(Watch):
         )
 
     def energy_j(self, before: Reading, after: Reading) -> float | None:
-        """Return the energy that the card took between two readings, whoever computed."""
+        """Return the card's energy between two readings, for all processes."""
         assert isinstance(before, GpuReading) and isinstance(after, GpuReading)
         if before.energy_mj is None or after.energy_mj is None:
             return None
@@ -93,10 +94,10 @@ class GpuWatch(Watch):
         return self._library.of_card(self._card, question, *arguments)
 
     def _foreign(self, since_us: int) -> int | None:
-        """Return the per cent of the multiprocessors that processes of others used since then.
+        """Return the per cent of the multiprocessors that other processes used since then.
 
-        None where this cannot be told: NVML names processes by the numbers of the machine, and a
-        container may have others.
+        None if unknown: NVML names processes by the machine's numbers, and a container may have
+        others.
         """
         running = {each["pid"] for each in self._ask("nvmlDeviceGetComputeRunningProcesses") or ()}
         if os.getpid() not in running:
@@ -116,9 +117,9 @@ class GpuWatch(Watch):
 
 
 def watch_on(device: str) -> Watch:
-    """Return what watches the CPUs, and the first visible card where that computes.
+    """Return an observer of the CPUs, and of the first visible card if it computes.
 
-    The CPUs alone where there is no NVML: slices on the card then pass for undisturbed.
+    Without NVML it observes the CPUs alone: slices on the card then count as undisturbed.
     """
     library = nvml() if device == CUDA else None
     cards = read_gpus(visible=os.environ.get("CUDA_VISIBLE_DEVICES")) if library else ()

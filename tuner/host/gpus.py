@@ -47,10 +47,10 @@ class Gpu(msgspec.Struct, frozen=True):
     """Whether multi-instance mode (MIG) is on."""
     is_ecc: bool | None
     numa_node: int | None
-    """The node that it is attached to; None where the machine does not tell."""
+    """The NUMA node that it is attached to; None if the machine does not report it."""
 
     def identity(self) -> dict[str, Any]:
-        """Return what makes it another card for measurements: an equal one in its place is none."""
+        """Return the properties that identify it for measurements: an equal card may replace it."""
         found: dict[str, Any] = msgspec.to_builtins(self)
         del found["index"], found["uuid"]
         return found
@@ -70,12 +70,11 @@ class GpuObservation(msgspec.Struct, frozen=True):
 
 
 def read_gpus(root: Path = Path("/"), visible: str | None = None) -> tuple[Gpu, ...]:
-    """Read the cards that a process may see, in the order of their places on the PCI bus.
+    """Read the cards that a process may see, in the order of the PCI bus.
 
-    visible: CUDA_VISIBLE_DEVICES, where it is set: numbers or UUIDs (CUDA C++ Programming Guide,
-    "CUDA Environment Variables"); a list ends at the first that is none. Numbers are taken by that
-    order, which CUDA has with CUDA_DEVICE_ORDER=PCI_BUS_ID; by itself it puts the fastest of
-    different cards first.
+    visible: CUDA_VISIBLE_DEVICES, if it is set: numbers or UUIDs (CUDA C++ Programming Guide, "CUDA
+    Environment Variables"); a list ends at the first invalid one. Numbers follow the order of
+    CUDA_DEVICE_ORDER=PCI_BUS_ID. CUDA's own default puts the fastest of different cards first.
     """
     library = nvml(root)
     if library is None:
@@ -137,7 +136,7 @@ def _read(library: Nvml, card: int, root: Path) -> Gpu:
 
 
 def _numa_node(pci: Mapping[str, Any] | None, root: Path) -> int | None:
-    """Return the node by the kernel's word; -1 there means that the firmware does not tell."""
+    """Return the node according to the kernel; -1 there means that it is unknown."""
     if not pci:
         return None
     place = str(pci.get("busIdLegacy", "")).lower()

@@ -26,13 +26,13 @@ from tuner.host.processor import Processor, read_processor
 from tuner.host.topology import Cpu, Topology, format_cpu_list, read_topology
 
 STANDS_IN = "TUNE_FRAMEWORK_TEST_MACHINE"
-"""A variable for tests: the root of a described machine, whose CPUs, nodes and limits pass for this
+"""A variable for tests: the root of a described machine, whose CPUs, nodes and limits replace this
 host's."""
 _DIGITS_OF_KIND = 8
 
 
 class Observations(msgspec.Struct, frozen=True):
-    """What may differ from hour to hour without making it another host."""
+    """Properties that may differ from hour to hour on the same host."""
 
     memory_available_bytes: int
     swap_used_bytes: int
@@ -85,7 +85,7 @@ class Host(msgspec.Struct, frozen=True):
     libraries: dict[str, str]
     cxx: str | None
     gpus: tuple[Gpu, ...]
-    """Those that this process may see; the first is the one that a measurement of GPUs takes."""
+    """The cards that this process may see; the first is the one that is measured."""
     versions: dict[str, str]
     observations: Observations
     packages: dict[str, str] = {}
@@ -111,9 +111,9 @@ class Host(msgspec.Struct, frozen=True):
 
     @property
     def memory_nodes(self) -> tuple[int, ...]:
-        """The nodes whose memory may be used, those without CPUs included.
+        """The nodes whose memory may be used, including those without CPUs.
 
-        Those with allowed CPUs where /sys tells no node's memory.
+        If /sys reports no node's memory, those with allowed CPUs.
         """
         allowed = set(self.limits.allowed_nodes)
         known = [n.id for n in self.topology.nodes if n.memory_bytes and n.id in allowed]
@@ -121,23 +121,23 @@ class Host(msgspec.Struct, frozen=True):
 
     @property
     def nodes(self) -> tuple[int, ...]:
-        """The nodes that a process can be bound to: they hold allowed CPUs and allowed memory.
+        """The nodes that a process can be bound to: they have allowed CPUs and allowed memory.
 
-        Where no node holds both, those with allowed CPUs: formulas still have a node to name, and
-        the launch that binds to it fails with the reason.
+        If no node has both, those with allowed CPUs: formulas then still have a node, and a launch
+        that binds to it fails with the reason.
         """
         holding = {cpu.node for cpu in self.cpus}
         return tuple(sorted(holding & set(self.memory_nodes) or holding))
 
     @property
     def usable_cores(self) -> int:
-        """Physical cores, or fewer where the cgroup's quota grants less; at least 1."""
+        """Physical cores, or fewer if the cgroup's quota grants less; at least 1."""
         quota = self.limits.quota_cores
         return max(1, min(self.physical_cores, int(quota) if quota else self.physical_cores))
 
     @property
     def usable_cpus(self) -> int:
-        """Allowed CPUs (hardware threads), or fewer where the quota grants less; at least 1."""
+        """Allowed CPUs (hardware threads), or fewer if the quota grants less; at least 1."""
         quota = self.limits.quota_cores
         return max(1, min(len(self.cpus), int(quota) if quota else len(self.cpus)))
 
@@ -179,8 +179,8 @@ class Host(msgspec.Struct, frozen=True):
     def _fewest_cores(self, place: Callable[[Cpu], int]) -> int:
         """Return the allowed physical cores of the place (socket, node, cache) that has fewest.
 
-        Not their average: a mask may leave four cores of one node and two of the next, and what is
-        given to each of several places has to fit into every one.
+        Not their average: a mask may leave four cores of one node and two of the next, and an equal
+        share has to fit into every place.
         """
         cores: dict[int, set[int]] = {}
         for cpu in self.cpus:
@@ -257,10 +257,10 @@ def fingerprint(value: Any) -> str:
 
 
 def kind_of(host: Host, models: Path) -> str:
-    """Name the kind of a host in a fleet: hosts of one kind go on with each other's studies.
+    """Name the kind of a host in a fleet: hosts of one kind can continue each other's studies.
 
-    models: where the gallery lies; with what formulas ask it is part of a study's identity, and no
-    part of the host's.
+    models: the path of the gallery. With what formulas use, it is part of a study's identity, but
+    not of the host's.
     """
     besides = [str(models), host.observations.transparent_huge_pages]
     return fingerprint([host.identity(), besides])[:_DIGITS_OF_KIND]

@@ -67,7 +67,7 @@ def throttled_periods(counters: list[Path]) -> int:
 class Watch:
     """Reads the interference on the CPUs that this process may use.
 
-    with_children: what ended children used is this process's own too. of: returns living processes
+    with_children: the use of ended children is this process's own too. of: returns living processes
     whose use is its own as well.
     """
 
@@ -172,9 +172,9 @@ def disturbed_share(launches: Iterable[LaunchRecord]) -> float:
 
 
 def disturbances(seen: Sequence[Interference]) -> list[Disturbance]:
-    """Say what disturbed some slices, what disturbed most of them first.
+    """Write what disturbed some slices, the most frequent first.
 
-    Pressure is told only where nothing else is: the measured program may cause it itself.
+    Pressure is named only if nothing else is: the measured program may cause it itself.
     """
     dirty = [each for each in seen if each.dirty]
     foreign = [each.foreign for each in dirty if each.foreign > MAX_FOREIGN]

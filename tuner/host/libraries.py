@@ -110,9 +110,9 @@ def find_libraries(folders: Iterable[Path]) -> dict[str, str]:
 
 
 def lies_among_libraries(path: str) -> bool:
-    """Tell whether a file lies where libraries are installed, on this host or another.
+    """Tell whether a file is where libraries are installed, on this host or another.
 
-    A name alone does: the loader finds it in such a folder. A folder that anyone may write to does
+    A name alone is: the loader finds it in such a folder. A folder that everyone may write to is
     not.
     """
     if "/" not in path:
@@ -123,7 +123,7 @@ def lies_among_libraries(path: str) -> bool:
 
 
 def library_named(path: str) -> str | None:
-    """Return which known library a file is by its name, wherever it lies; None if it is none."""
+    """Return which known library a file is by its name, in any folder; None if it is none."""
     file = Path(path).name
     for name, patterns in _PATTERNS.items():
         if any(fnmatch.fnmatchcase(file, pattern) for pattern in patterns):
@@ -136,7 +136,7 @@ class Packaged(msgspec.Struct, frozen=True):
 
     path: str
     package: str
-    """As pip is asked for it: NAME==VERSION."""
+    """The requirement for pip: NAME==VERSION."""
     fault: str = ""
     """Why it cannot be preloaded here, and what mends that; empty if it can."""
 
@@ -208,7 +208,7 @@ def _separators(path: str) -> str:
 
 
 def how_to_install(name: str) -> str:
-    """Return the command that brings a library: pip where it can, which needs no root."""
+    """Return the command that installs a library: pip if possible, which needs no root."""
     if name in PIP_PACKAGES:
         return f"pip install {PIP_PACKAGES[name]}"
     return f"apt-get install {DEBIAN_PACKAGES[name]}"

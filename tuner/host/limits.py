@@ -30,10 +30,10 @@ def _number(path: Path) -> int | None:
 
 
 def _ancestors(mount: Path, relative: str) -> list[Path]:
-    """List a cgroup's folder and its parents up to the mount: a limit may stand on any of them.
+    """List a cgroup's folder and its parents up to the mount: each of them may have a limit.
 
-    Inside a container the path of /proc/self/cgroup may lie outside what is mounted; then the
-    mount itself is the container's own group.
+    Inside a container the path of /proc/self/cgroup may be outside the mount; then the mount itself
+    is the container's own group.
     """
     folder = mount / relative.lstrip("/")
     if not folder.is_dir():
@@ -92,7 +92,7 @@ def read_quota(root: Path = Path("/")) -> float | None:
 
 
 def read_memory(root: Path = Path("/")) -> int:
-    """Return the bytes of memory this process may use: physical, or what the cgroup allows."""
+    """Return the bytes of memory this process may use: physical, or the cgroup's limit."""
     total = 0
     for line in (root / "proc/meminfo").read_text().splitlines():
         if line.startswith("MemTotal:"):
@@ -104,7 +104,7 @@ def read_memory(root: Path = Path("/")) -> int:
 
 
 def _of_status(root: Path, field: str) -> str | None:
-    """Return a field of /proc/self/status, or None if there is none."""
+    """Return a field of /proc/self/status, or None if it is missing."""
     try:
         lines = (root / "proc/self/status").read_text().splitlines()
     except OSError:

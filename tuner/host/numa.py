@@ -108,9 +108,9 @@ def _libnuma() -> tuple[Any, Any]:
 
 
 def memory_policy() -> str:
-    """Return this thread's memory policy as the kernel has it: "default", "bind:0", ...
+    """Return this thread's memory policy according to the kernel: "default", "bind:0", ...
 
-    Raises NumaError where the kernel or a container's profile forbids asking.
+    Raises NumaError if the kernel or a container's profile forbids the call.
     """
     try:
         from numa import LIBNUMA

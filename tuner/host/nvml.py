@@ -1,8 +1,8 @@
-"""NVIDIA's management library (NVML), asked one question at a time: a driver's, or a recording's.
+"""NVIDIA's management library (NVML), one query at a time: of a driver, or of a recording.
 
-Nothing here changes a card: only functions that read are asked. A question is the name of a
-function of NVML's C interface with its arguments; the answer is what nvidia-ml-py (module pynvml)
-returns, with structures as mappings.
+Nothing here changes a card: only functions that read are called. A query is the name of a function
+of NVML's C interface with its arguments. The answer is what nvidia-ml-py (module pynvml) returns,
+with structures as mappings.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ demonstrations with the fake framework."""
 
 
 class Nvml(Protocol):
-    """What can be asked; None stands for what a card or a driver does not tell."""
+    """The queries; None is the answer if a card or a driver does not report it."""
 
     def n_cards(self) -> int:
         """Return how many cards there are."""
@@ -62,9 +62,9 @@ class Driver:
 
 
 class Recording:
-    """What a machine with cards once answered: {"driver": {question: answer}, "cards": [...]}.
+    """The recorded answers of a machine with cards: {"driver": {query: answer}, "cards": [...]}.
 
-    Questions with arguments are written NAME(1,2).
+    Queries with arguments are written NAME(1,2).
     """
 
     def __init__(self, answers: Mapping[str, Any]) -> None:

@@ -1,7 +1,7 @@
-"""What must not be kept of what programs say: passwords in addresses, variables that hold secrets.
+"""Secrets that must not be stored: passwords in addresses, variables that hold secrets.
 
-The tool itself keeps no variable but those that tune (host/environment.py). A program's last words,
-an exception or a command line may hold others.
+The tool itself stores no variables but those that tune (host/environment.py). A program's output,
+an exception or a command line may contain others.
 """
 
 from __future__ import annotations
@@ -18,8 +18,7 @@ _TELLING = re.compile(
 )
 """In the name of a variable: its value is a secret."""
 _SHORTEST = 6
-"""Characters of a value that is looked for: a shorter one is found in what has nothing to do with
-it."""
+"""Length of a value that is searched for: a shorter one occurs in unrelated text."""
 _IN_ADDRESS = re.compile(
     r"(?<=://)[^/\s:@]*:[^/\s@]+(?=@)|(?<=[?&]password=)[^&\s]+|(?<=[?&]passwd=)[^&\s]+",
     re.IGNORECASE,

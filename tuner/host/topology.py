@@ -21,7 +21,8 @@ class Cpu(msgspec.Struct, frozen=True):
     socket: int
     node: int
     llc: int
-    """The lowest logical CPU that shares its last-level cache; its socket's, if none is told."""
+    """The lowest logical CPU that shares its last-level cache; its socket's, if none is reported.
+    """
     is_efficient: bool = False
     """One of a hybrid processor's slower cores (Intel E cores, Arm LITTLE cores)."""
 
@@ -95,8 +96,8 @@ def _last_level_cache(folder: Path) -> int | None:
 def _efficient_cpus(root: Path, online: tuple[int, ...]) -> set[int]:
     """Return the CPUs of a hybrid processor's slower cores.
 
-    Intel's kinds are the kernel's event sources: cpu_atom, and cpu_lowpower for the E cores beside
-    the memory controller (Arrow Lake H, Linux 6.13); Arm's are told apart by cpu_capacity.
+    Intel's kinds are the kernel's event sources: cpu_atom, and cpu_lowpower for the E cores next to
+    the memory controller (Arrow Lake H, Linux 6.13). Arm's differ in cpu_capacity.
     """
     found: set[int] = set()
     for kind in ("cpu_atom", "cpu_lowpower"):
@@ -148,8 +149,8 @@ def read_topology(root: Path = Path("/"), allowed: tuple[int, ...] = ()) -> Topo
     """Read the machine's topology below `root` (a fixture tree in tests), each file once.
 
     A kernel without NUMA support counts as one node that holds everything, and a CPU that no online
-    node lists counts with the first one. Files that are missing (virtual machines, sandboxes) make
-    each CPU a core of its own, in one socket with one last-level cache.
+    node lists counts with the first one. Missing files (virtual machines, sandboxes) make each CPU
+    a core of its own, in one socket with one last-level cache.
 
     allowed: the affinity mask; what may run here is online, whatever a container's /sys shows.
     """

@@ -1,1 +1,1 @@
-"""Launches: the protocol that a bench needs of them, and what stands behind it."""
+"""Launches: the protocol that a bench needs, and its implementations."""

@@ -1,4 +1,4 @@
-"""One question to a fresh worker: how long it may take, who hears of it, and where it hung."""
+"""One question to a new worker: its deadline, its listener, and where it hung."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ takes 20 s on a slow host."""
 MOST_S = 600.0
 """No worker may take longer than this, so that a hang does not use up a budget of hours."""
 SAID_AFTER_S = 5.0
-"""A wait is told of after this."""
+"""A wait is reported after this."""
 _MORE = 3
-"""Times that what comes after an answer may take as long as the answer took."""
+"""What follows an answer may take this many times as long as the answer."""
 
 _FRAME = re.compile(r'\s*File "(?P<file>.+)", line (?P<line>\d+) in (?P<function>.+)')
 _CURRENT = re.compile(r"Current thread 0x")
@@ -36,13 +36,13 @@ _THREAD = re.compile(r"(Current thread|Thread) 0x")
 
 
 class Deadline(msgspec.Struct, frozen=True):
-    """How long a worker may take to answer, and who is told that it is waited for."""
+    """How long a worker may take to answer, and who is notified of a wait."""
 
     seconds: float = MOST_S
-    """What is left of the budget; what is left of LEAST_S, and MOST_S, bound it."""
+    """Returns what is left of the budget; LEAST_S and MOST_S bound it."""
     listen: Listener = unheard
     is_strict: bool = False
-    """Whether no more than what is left may be taken, be it less than LEAST_S."""
+    """Whether no more than what is left may be taken, even if it is less than LEAST_S."""
     passed_s: float = 0.0
     """Seconds since the run began: earlier questions may have taken all of LEAST_S."""
 
@@ -59,12 +59,13 @@ def ask(
     gpu: str = "",
     then: Command | None = None,
 ) -> Reply:
-    """Put one question about models to a fresh worker without any setting.
+    """Ask a new worker without settings one question about models.
 
-    gpu: the UUID of the card that it may see. then: what it may do afterwards if it can, in a few
-    times the seconds that the answer took; nothing depends on that.
-    Raises UsageError with the worker's reason, NothingMeasured if the worker died of it or took too
-    long; then the message says where it hung.
+    gpu: the UUID of the card that it may see. then: an optional second question, in a few times the
+    seconds that the answer took; nothing depends on it.
+
+    Raises UsageError with the worker's reason, and NothingMeasured if the worker died or took too
+    long; the message then says where it hung.
     """
     with tempfile.TemporaryDirectory(prefix="tune-framework-") as folder:
         log = Path(folder) / "describe.log"
@@ -108,7 +109,7 @@ class _Question:
         self._stage = _first_stage(command, models)
 
     def answer(self, worker: WorkerProcess) -> Reply:
-        """Wait for the answer; raises WorkerEnded when there is none in time."""
+        """Wait for the answer; raises WorkerEnded if there is none in time."""
         limit_s = self._waiting.limit_s()
         is_reported = False
         while True:
@@ -177,8 +178,8 @@ def _first_stage(command: Command, models: Sequence[ModelRef]) -> str:
 def innermost_frame(text: str, paths: Sequence[str]) -> str:
     """Return FILE:LINE in FUNCTION of the innermost frame in one of the files.
 
-    text: what faulthandler wrote of all threads, below whatever was printed before. Of frames
-    elsewhere, the innermost of the thread that was interrupted; empty where there is no stack.
+    text: faulthandler's output for all threads, below other output. If no frame is in the files,
+    the innermost of the thread that was interrupted; empty if there is no stack.
     """
     written = {path.encode("ascii", "backslashreplace").decode() for path in paths}
     lines = text.splitlines()

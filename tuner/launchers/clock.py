@@ -17,7 +17,7 @@ class Clock(Protocol):
         """Return the seconds that have passed."""
 
     def began_s(self) -> float:
-        """Return the moment at which the command was given; now, where nobody has told it."""
+        """Return the time at which the command was given; now, if it is unknown."""
 
 
 class WallClock:

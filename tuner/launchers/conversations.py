@@ -1,7 +1,7 @@
 """Conversations with several workers at once: one select loop, no threads.
 
-A conversation is a generator. It yields whenever it must wait, and is sent whether what it waits
-for has come (True) or is overdue (False). What it returns is what came of it.
+A conversation is a generator. It yields whenever it must wait, and receives whether the event has
+come (True) or is overdue (False). Its return value is its result.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 class Awaited(msgspec.Struct, frozen=True):
-    """What a conversation waits for: something to read, until a moment of CLOCK_MONOTONIC."""
+    """What a conversation waits for: something to read, until a time of CLOCK_MONOTONIC."""
 
     fd: int
     until: float
@@ -34,11 +34,12 @@ def _unheard(_: Sequence[int]) -> None:
 
 
 def converse(conversations: Sequence[Conversation[T]], passed: Passed = _unheard) -> list[T]:
-    """Lead conversations side by side until each has ended; return what came of them, in order.
+    """Run conversations in parallel until each has ended; return their results, in order.
 
-    passed: is told again and again, before one goes on or has ended, which of them have been going
-    on since it was told the last time.
-    Blocks without using the CPU. What a conversation raises ends them all.
+    passed: called before one continues or ends, with those that have been running since the last
+    call.
+
+    Blocks without using the CPU. An error in a conversation ends them all.
     """
     waiting: dict[int, Awaited] = {}
     found: dict[int, T] = {}

@@ -45,7 +45,7 @@ from tuner.record.workload import (
 from tuner.space.restrictions import parse_value
 
 _UNWRITABLE = ("Cc", "Cs")
-"""Unicode's categories of control characters, and of what stands for bytes that are not UTF-8."""
+"""Unicode's categories of control characters, and of bytes that are not UTF-8."""
 _SHELL = ("|", "||", "&&", "&", ";", ">", ">>", "<")
 _APPLICATION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*(\(\))?")
 """As uvicorn, gunicorn and hypercorn take it: module:name."""
@@ -62,7 +62,7 @@ def read_cards(
     each_variant: bool = False,
     testbed: Testbed = THIS_HOST,
 ) -> list[ModelCard]:
-    """Read the cards of models, in order; with each_variant, those of all that a file has."""
+    """Read the cards of models, in order; with each_variant, those of all variants of a file."""
     refs = tuple(models)
     reply = testbed.ask(ListModels(refs, each_variant), refs, waiting)
     assert isinstance(reply, Cards)
@@ -88,9 +88,10 @@ def find_model(
     """Find a model as typed: NAME or a path, optionally @key=value,...
 
     A path is PATH.py, PATH.py:FUNCTION, or what frameworks save (worker/gallery/sources.py).
-    NAME-NUMBER is NAME@size=NUMBER, and NAME-WORD NAME@variant=WORD, where there is a NAME that has
-    it. inputs: recorded ones. batch_dim: which dimension of its inputs is the batch.
-    Raises UnknownName with close matches, UsageError for what cannot be used.
+    NAME-NUMBER is NAME@size=NUMBER, and NAME-WORD NAME@variant=WORD, if there is a NAME that has
+    it. inputs: recorded ones. batch_dim: the dimension of its inputs that is the batch.
+
+    Raises UnknownName with close matches, and UsageError for what cannot be used.
     """
     ref = ref_of(
         text,
@@ -118,7 +119,7 @@ def ref_of(
     batch_dim: int | None = None,
     testbed: Testbed = THIS_HOST,
 ) -> ModelRef:
-    """Return where a model as typed is, without reading it; raises as find_model does."""
+    """Return the path of a model as typed, without reading it; raises as find_model does."""
     head, parameters = _parse(text)
     if not head.strip():
         raise UsageError(
@@ -172,7 +173,7 @@ def _is_built_in(name: str, folder: Path, testbed: Testbed) -> bool:
 
 
 def _check_known(name: str, folder: Path, testbed: Testbed) -> None:
-    """Raise UnknownName, with what it may have meant, for what no file of the gallery has."""
+    """Raise UnknownName, with suggestions, for a name without a file in the gallery."""
     known = [card.name for card in gallery_cards(folder, testbed)]
     if name not in known:
         raise UnknownName(
@@ -198,13 +199,13 @@ class Found(NamedTuple):
     ref: ModelRef
     card: ModelCard
     facts: dict[str, ModelFacts]
-    """By framework: of those that it uses."""
+    """Facts by framework, for those that it uses."""
 
 
 def find_program(text: str, waiting: Deadline = PATIENT, testbed: Testbed = THIS_HOST) -> Found:
-    """Take a program as typed for what is tuned, and run it once to see which framework it uses.
+    """Take a program as typed as the workload, and run it once to see which framework it uses.
 
-    Raises UsageError for one that cannot be started, fails, or says nothing of its speed.
+    Raises UsageError for one that cannot be started, fails, or does not report its speed.
     """
     ref = _program_as_typed("--command", text, "python bench.py")
     return _started("--command", ref, waiting, testbed)
@@ -218,10 +219,11 @@ def find_service(
     waiting: Deadline = PATIENT,
     testbed: Testbed = THIS_HOST,
 ) -> Found:
-    """Take a server as typed for what is tuned, and start it once to see which framework it uses.
+    """Take a server as typed as the workload, and start it once to see which framework it uses.
 
-    url: where it answers; requests: a file or folder of them.
-    Raises UsageError for one that cannot be started, or answers with something else than a success.
+    url: its address; requests: a file or folder of them.
+
+    Raises UsageError for one that cannot be started, or does not answer with a success.
     """
     typed = _program_as_typed("--serve", text, "uvicorn app:app --port {port}")
     _check_writable(requests)
@@ -239,7 +241,7 @@ def _started(option: str, ref: ModelRef, waiting: Deadline, testbed: Testbed) ->
 
 
 def _program_as_typed(option: str, text: str, example: str) -> ModelRef:
-    """Return a program to be started here; raises UsageError where there is no such program."""
+    """Return a program to be started here; raises UsageError if there is no such program."""
     try:
         words = tuple(shlex.split(text))
     except ValueError as error:
@@ -266,7 +268,7 @@ def _name_of(words: Sequence[str]) -> str:
 
 
 def _parse(text: str) -> tuple[str, dict[str, Value]]:
-    """Split what is typed into the model and its parameters."""
+    """Split the typed text into the model and its parameters."""
     if os.path.exists(text):  # noqa: PTH110  # pathlib raises for what is too long for a name
         return text, {}
     begins = re.search(r"@[^\W\d]\w*=", text)

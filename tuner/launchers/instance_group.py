@@ -52,7 +52,8 @@ from tuner.space.knobs_of.launch import CORES_PER_INSTANCE, INSTANCES, PLACEMENT
 from tuner.space.launching import LaunchPlan
 
 _LEAD_S, _LEAD_EACH_S = 0.01, 0.001
-"""From the tool's word until all begin, and more for each: they read their counters meanwhile."""
+"""From the tool's message until all begin, and more for each: they read their counters meanwhile.
+"""
 
 Tell = Callable[[str], None]
 
@@ -73,7 +74,7 @@ class InstanceGroup:
         is_awaited: bool = True,
         is_apart: bool = False,
     ) -> None:
-        """is_apart: what is tuned is started by the workers, who are not tuned themselves."""
+        """is_apart: the workers start what is tuned, and are not tuned themselves."""
         self._plans = tuple(plans)
         self._is_apart = is_apart
         self._line = log.with_suffix(".line")
@@ -104,7 +105,7 @@ class InstanceGroup:
 
     @contextmanager
     def _naming(self, rank: int) -> Iterator[None]:
-        """Name an instance in what it fails with."""
+        """Name an instance in its error message."""
         try:
             yield
         except WorkerEnded as error:
@@ -230,7 +231,7 @@ class InstanceGroup:
         )
 
     def _placing(self, each: list[Prepared]) -> list[ReadBack]:
-        """Read back what places the instances: the kernel's mask of each beside the planned one."""
+        """Read back what places the instances: each one's mask against the planned one."""
         planned = [plan.cpus and tuple(sorted(plan.cpus)) for plan in self._plans]
         wrong = [rank for rank, p in enumerate(each) if planned[rank] not in (None, p.cpus)]
         how = "sched_getaffinity(2) of every instance before its framework was imported"
@@ -295,13 +296,13 @@ def _served_together(slices: Sequence[Slice]) -> Served | None:
 
 
 def _level_of_all(levels: Sequence[Level]) -> Level:
-    """Add up what as many callers of each instance did; beyond what one of them had, nothing."""
+    """Add up the work of corresponding callers of all instances."""
     packed = b"".join(level.packed for level in levels)
     return Level(sum(e.callers for e in levels), sum(e.rate for e in levels), packed)
 
 
 def _worst(each: Sequence[Sequence[ReadBack]]) -> list[ReadBack]:
-    """Return what each knob is in the instances: where one has it not in force, that."""
+    """Return each knob's value in the instances: if it is not in force in one, that value."""
     found: dict[str, ReadBack] = {}
     for items in each:
         for item in items:

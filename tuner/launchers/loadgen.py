@@ -1,6 +1,7 @@
-"""LoadGen beside a launch: a process of its own, with a hard time-out and an empty folder.
+"""LoadGen with a launch: a process of its own, with a hard time-out and an empty folder.
 
-A model that hangs hangs LoadGen, which waits for every answer: it is killed then, and has no word.
+A model that hangs also hangs LoadGen, which waits for every answer: it is then killed, without a
+result.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ class Loadgen:
         os.close(reply_write)
 
     def word(self, timeout_s: float) -> LoadgenWord | str:
-        """Wait for LoadGen's word; return why there is none where it has none in time."""
+        """Wait for LoadGen's result; return why there is none if it has none in time."""
         told = b""
         while select.select([self._reply], [], [], timeout_s)[0]:
             piece = os.read(self._reply, 1 << 16)
@@ -73,7 +74,7 @@ class Loadgen:
             return f"LoadGen failed{self.last_words() or ': it said nothing'}"
 
     def last_words(self) -> str:
-        """Return the last line of its log after a colon; empty where there is none."""
+        """Return the last line of its log after a colon; empty if there is none."""
         lines = self._log.read_text(errors="replace").strip().splitlines()
         return f": {lines[-1][:200]}" if lines else ""
 
@@ -95,9 +96,9 @@ def loadgen(order: LoadgenOrder, log: Path) -> Iterator[Loadgen]:
 
 
 def validated(order: LoadgenOrder, log: Path, serve: Callable[[str], str]) -> Validation:
-    """Return LoadGen's word on a rate, or why it has none.
+    """Return LoadGen's result for a rate, or why it has none.
 
-    serve: has the instances connect to an address and answer until they are let go; returns why
+    serve: makes the instances connect to an address and answer until they are released; returns why
     they could not, empty if they did.
     """
     told: LoadgenWord | str

@@ -36,10 +36,11 @@ class MadeUp:
 
         log_rate: the logarithm of a configuration's items per second. launch_sd, slice_sd: standard
         deviations of that logarithm from launch to launch, and from slice to slice of a launch.
-        drift: what the host adds to it at a moment. fault: how a launch of a configuration fails,
-        before its first slice; wrong: how it fails when its outputs are checked. n_calls: how many
-        calls of a slice are timed one by one, each as noisy as a slice. start_s, slice_s, check_s:
-        what the steps of a launch cost. clock: that of other sources, to share it.
+        drift: what the host adds to it at a time. fault: how a launch of a configuration fails,
+        before its first slice; wrong: how it fails when its outputs are checked. n_calls: the
+        number of calls of a slice that are timed one by one, each as noisy as a slice. start_s,
+        slice_s, check_s: the cost of the steps of a launch. clock: that of other sources, to share
+        it.
         """
         self.clock = clock or VirtualClock()
         self.log_rate = log_rate

@@ -1,7 +1,7 @@
-"""What launches will hold in memory, from what earlier ones held: so that none is started to die.
+"""The memory that launches will need, estimated from earlier ones: so that none is started to die.
 
-Batch by batch: what a process takes grows about linearly with it. What is looked up is the peak,
-since compiling or freezing a graph may take many times more than running it.
+A process's memory grows about linearly with the batch. The peak counts, because compiling or
+freezing a graph may take many times more than running it.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ from tuner.space.placement import PLACING
 RESIDENT_SHARE = 0.6
 """Of the allowed memory: with more residents than that, the arms take turns."""
 _TEAM_SHARE = 0.9
-"""Of the allowed memory, what is resident and what starts may take together: the kernel would kill
-it for more, or push out what others have in memory."""
+"""Share of the allowed memory that running and starting processes may take together: beyond it the
+kernel would kill them, or evict other memory."""
 _CONTEXT_BYTES = 1 << 30
-"""What a process takes of a card beside its tensors, at the most: 0.5 GiB with PyTorch 2.11 on an
+"""The memory of a process on a card besides its tensors, at most: 0.5 GiB with PyTorch 2.11 on an
 H100, more with the workspaces of cuDNN and cuBLAS."""
 _PEAK_NOISE_BYTES = 32 << 20
 """Peaks of the same work differ by as much; a line through two of them by more, further away."""
 
 
 class MemoryModel:
-    """Reckons from the launches in a store."""
+    """Estimates from the launches in a store."""
 
     def __init__(self, store: Store, limits: Limits, card_bytes: int = 0) -> None:
-        """card_bytes: the memory of the card that computes; 0 where there is none."""
+        """card_bytes: the memory of the card that computes; 0 if there is none."""
         self._store = store
         self._limits = limits
         self._card_bytes = card_bytes
@@ -47,9 +47,9 @@ class MemoryModel:
     def fault(
         self, request: LaunchRequest, n_instances: int, running: Iterable[LaunchRecord]
     ) -> str:
-        """Say why what is requested would not fit beside what runs; empty if it would.
+        """Say why a request would not fit next to what runs; empty if it would.
 
-        Also where that is not known.
+        Also empty if that is unknown.
         """
         waiting = _held(running)
         if n_instances == 1:
@@ -59,10 +59,11 @@ class MemoryModel:
         )
 
     def bears(self, starting: Mapping[Configuration, int], running: Iterable[LaunchRecord]) -> bool:
-        """Tell whether launches can be prepared side by side beside what runs.
+        """Tell whether launches can be prepared in parallel, next to what runs.
 
-        starting: their configurations, with their batches. Their peaks may come at one moment. What
-        was never launched is taken to need as much as the launch that needed most so far.
+        starting: their configurations, with their batches. Their peaks may coincide. A
+        configuration that was never launched is assumed to need as much as the largest launch so
+        far.
         """
         peaks = [self._peak(configuration, batch) for configuration, batch in starting.items()]
         allowed = _TEAM_SHARE * self._limits.memory_bytes - _held(running)
@@ -72,10 +73,11 @@ class MemoryModel:
     def _bears_on_card(
         self, starting: Mapping[Configuration, int], running: Iterable[LaunchRecord]
     ) -> bool:
-        """Tell whether a card has room for launches beside what waits there.
+        """Tell whether a card has room for launches next to those that wait there.
 
-        More than for their tensors: where workspaces find none, slower kernels run and say nothing.
-        What was never launched is taken to need as much as what needed most, by its batch.
+        More than for their tensors: without room for workspaces, slower kernels run without a
+        message. A configuration that was never launched is assumed to need as much as the largest,
+        by its batch.
         """
         if not self._card_bytes:
             return True
@@ -111,7 +113,7 @@ class MemoryModel:
         return n * max(seen) if seen else None
 
     def _fault_alone(self, request: LaunchRequest, allowed: float) -> str:
-        """Say why one process would not fit: by what the same settings took at smaller batches."""
+        """Say why one process would not fit, by the memory of the same settings at smaller batches."""
         own = self._same(request.configuration)
         if any(batch >= request.batch for batch in own):
             return ""  # it ran with as much
@@ -157,9 +159,9 @@ class MemoryModel:
         }
 
     def _ran_out(self, configuration: Configuration, batch: int) -> int | None:
-        """Return the smallest batch below this one at which the same settings ran out of memory.
+        """Return the smallest smaller batch at which the same settings ran out of memory.
 
-        In the search, that is: in later rounds others are resident beside them.
+        Only in the search: in later rounds other launches are in memory too.
         """
         found = [
             record.request.batch
@@ -173,9 +175,9 @@ class MemoryModel:
         return min(found, default=None)
 
     def alike(self, configuration: Configuration) -> dict[int, tuple[int, Prepared]]:
-        """Return how many instances earlier launches had and what they held, by their batch.
+        """Return the number of instances of earlier launches and their memory, by batch.
 
-        Batch by batch those of the same settings, placed however, else those of the default.
+        For each batch those of the same settings with any placement, else those of the default.
         """
         unplaced = (*PLACING, MEMORY_POLICY, BATCH)
         found: dict[int, tuple[int, Prepared]] = {}
@@ -207,9 +209,10 @@ def _held(running: Iterable[LaunchRecord]) -> int:
 
 
 def at_batch(batch: int, bytes_of: Mapping[int, float]) -> float:
-    """Return what a batch takes, on a line between the nearest ones that were looked at.
+    """Return the memory of a batch, on a line between the nearest known ones.
 
-    Beyond them on the last two's line; no less than the smallest, and of one batch its own.
+    Beyond them on the line of the last two; no less than the smallest, and for a single batch its
+    own.
     """
     known = sorted(bytes_of)
     if len(known) == 1:

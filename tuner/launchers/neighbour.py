@@ -1,4 +1,4 @@
-"""A synthetic busy neighbour, to see which configurations bear one."""
+"""A synthetic busy neighbour, which shows how configurations perform under contention."""
 
 from __future__ import annotations
 

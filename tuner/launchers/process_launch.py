@@ -61,9 +61,9 @@ class Timeouts(msgspec.Struct, frozen=True):
 
 
 class ProcessLaunch:
-    """A launch (protocol.py) whose steps are carried out by a team of processes.
+    """A launch (protocol.py) whose steps are carried out by a group of processes.
 
-    Once it has ended no process of it is left.
+    Once it has ended, none of its processes is left.
     """
 
     def __init__(
@@ -76,9 +76,9 @@ class ProcessLaunch:
         left_s: Callable[[], float] | None,
         clock: Clock,
     ) -> None:
-        """on_end: is called once, when it ends. left_s: the most seconds that a step may take.
+        """on_end: called once, when it ends. left_s: the most seconds that a step may take.
 
-        complete: adds to a slice what is computed from it, before it is stored.
+        complete: adds computed fields to a slice before it is stored.
         """
         self.file = file
         self._left_s = left_s
@@ -93,7 +93,7 @@ class ProcessLaunch:
 
     @property
     def record(self) -> LaunchRecord:
-        """What is known of the launch so far."""
+        """The record of the launch so far."""
         return self.file.record
 
     @property
@@ -122,14 +122,14 @@ class ProcessLaunch:
                 self._spent_s += self._clock.now_s() - began
 
     def charge(self, seconds: float) -> None:
-        """Count its share of seconds that were spent on it and on others beside it."""
+        """Charge its share of seconds that were spent on it and on others in parallel."""
         self._spent_s += seconds
 
     def _fail(self, ending: Ending) -> None:
-        """End it for what went wrong, unless that is the disk's fault, which is no outcome.
+        """End it with an error, unless the disk caused it, which is not an outcome.
 
-        Nor is it one while others are prepared beside it, unless the settings have no meaning: they
-        may have taken the memory, and the kernel does not ask whose fault that is.
+        Nor is it one while others are prepared in parallel, unless the settings are invalid: the
+        others may have taken the memory, and the kernel kills any process.
         """
         if ending.outcome is Outcome.CRASHED:
             try:
@@ -166,7 +166,7 @@ class ProcessLaunch:
         return Ending(Outcome.CRASHED, f"the worker answered {reply!r}")
 
     def _carry_out(self, command: Command, timeout_s: float, kind: type[_ReplyT]) -> _ReplyT | None:
-        """Have a command carried out; None where the launch has ended, or ends with it."""
+        """Carry out a command; None if the launch has ended, or ends with it."""
         return self._unless_failed(self._ask(command, timeout_s, kind)) if self.goes_on else None
 
     def _carrying_out(
@@ -202,7 +202,7 @@ class ProcessLaunch:
         self._listen(LaunchStage(self.record.request.id, stage))
 
     def preparing(self, team: Callable[[], InstanceGroup], order: Begin) -> Conversation[None]:
-        """Start the processes, have the model built, compiled and called once; then they wait.
+        """Start the processes, let them build, compile and call the model once, and wait.
 
         team: starts the processes, which are then greeted. What this takes is charged (charge): it
         may go on beside others of its kind.
@@ -264,18 +264,18 @@ class ProcessLaunch:
             self.file.add(SliceTaken(self._complete(measured.slice, self.record.request.slo)))
 
     def _n_discarded(self, seconds: float) -> int:
-        """Return how many calls are made before a slice: one after a pause, if calls are shorter.
+        """Return the number of calls before a slice: one after a pause, if calls are short.
 
         The caches' cold start takes a few milliseconds: the first call after a pause took 6 %
-        longer than others where they take 59 ms, and no longer (-1 to +2 %) where they take 0.26 s
-        and more (benchmarks/first_call.py).
+        longer than others at 59 ms, and no longer (-1 to +2 %) at 0.26 s and more
+        (benchmarks/first_call.py).
         """
         prepared = self.record.prepared
         is_short = prepared is None or prepared.steady_call_s < seconds
         return int(self._is_paused and is_short)
 
     def take_slice_beside(self, index: int, seconds: float, n_neighbours: int) -> None:
-        """Take a slice beside busy processes; a launch that does not bear them has ended well."""
+        """Take a slice next to busy processes; a launch that fails there has ended well."""
         order, when = Measure(index, seconds, 1), "beside a busy neighbour"
         measured = self._try(order, self._timeouts.slice_s, Measured, when)
         if measured is not None:
@@ -301,7 +301,7 @@ class ProcessLaunch:
             self.file.add(checked)
 
     def profile(self, seconds: float) -> None:
-        """Have the worker tell where its time goes; what does not bear it has ended well."""
+        """Let the worker profile its calls; a launch that fails there has ended well."""
         order, when = Profile(seconds), "under the profiler"
         profiled = self._try(order, self._timeouts.prepare_s, Profiled, when)
         if profiled is not None:
@@ -324,7 +324,7 @@ class ProcessLaunch:
             self._is_paused = False
 
     def finish(self, ending: Ending | None = None) -> LaunchRecord:
-        """End the launch in good order (measured, unless told otherwise)."""
+        """End the launch in good order (measured by default)."""
         if self.record.ending is None and not self._is_abandoned:
             if self._team is not None:
                 with self._spending():

@@ -56,7 +56,7 @@ class ProcessLauncher:
 
     @property
     def can_profile(self) -> bool:
-        """Whether a profiler may look inside: what a program does there is its own."""
+        """Whether a profiler may be used: a program's inside is its own."""
         return not self._spec.workload.model.command
 
     def fit(self, records: Sequence[LaunchRecord]) -> bool:
@@ -245,7 +245,7 @@ class ProcessLauncher:
         self.running.clear()
 
     def _timeouts(self, request: LaunchRequest, n_instances: int) -> Timeouts:
-        """Give up what takes many times as long as the default did, on its share of the cores."""
+        """Give up a launch that takes many times as long as the default did per core."""
         facts, settings = self._spec.facts, request.configuration.settings
         compiles = any(describe(k).applies is Applies.MODEL for k, _ in settings)
         n_sizes = len(request.load.sizes)

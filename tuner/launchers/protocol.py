@@ -3,10 +3,10 @@
 Launches are real processes (processes.py, process_launch.py), or were recorded or made up
 (recorded.py). tests/launchers/test_protocol.py holds both to this contract:
 
-A launch is started, takes slices, is paused between them, and is finished. Whatever goes wrong
-with it is a value: the record then has an ending with its reason, `goes_on` is False, and every
-further step does nothing. What is raised is not the launch's fault: a full disk, Ctrl-C, or
-settings that have no meaning on this host.
+A launch is started, takes slices, is paused between them, and is finished. Its errors are values:
+the record then has an ending with its reason, `goes_on` is False, and every further step does
+nothing. Exceptions are not the launch's fault: a full disk, Ctrl-C, or settings that are invalid on
+this host.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from tuner.record.store import Store
 from tuner.record.workload import ModelFacts, Workload
 
 Complete = Callable[[Slice, Slo | None], Slice]
-"""Adds to a slice what is computed from it under a latency bound, before it is stored."""
+"""Adds fields computed under a latency bound to a slice before it is stored."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class LauncherSpec:
-    """What is launched, where it is stored, and who hears of it."""
+    """What is launched, where it is stored, and who is notified."""
 
     store: Store
     host: Host
@@ -59,7 +59,7 @@ class Launch(Protocol):
 
     @property
     def record(self) -> LaunchRecord:
-        """What is known of the launch so far; it grows with every step."""
+        """The record of the launch so far; it grows with every step."""
 
     @property
     def goes_on(self) -> bool:
@@ -84,28 +84,29 @@ class Launch(Protocol):
         """
 
     def take_slice_beside(self, index: int, seconds: float, n_neighbours: int) -> None:
-        """Take a slice beside `n_neighbours` busy processes.
+        """Take a slice next to `n_neighbours` busy processes.
 
-        One that does not bear them has ended well: what was measured undisturbed stands.
+        A launch that fails there has ended well: its undisturbed measurements stand.
         """
 
     def validate(self, order: LoadgenOrder) -> Validation:
-        """Have LoadGen send requests at a rate; no slice may follow.
+        """Let LoadGen send requests at a rate; no slice may follow.
 
-        One that does not bear them has ended well; what LoadGen could not say has its reason.
+        A launch that fails there has ended well; LoadGen's missing result has its reason.
         """
 
     def check(self, order: Check) -> None:
         """Compare the outputs with the default's; no slice may follow."""
 
     def profile(self, seconds: float) -> None:
-        """Have it tell where the time of calls goes; no slice may follow.
+        """Profile its calls; no slice may follow.
 
-        One that does not bear a profiler has ended well: that is no fault of its configuration.
+        A launch that fails under a profiler has ended well: that is not a fault of its
+        configuration.
         """
 
     def finish(self, ending: Ending | None = None) -> LaunchRecord:
-        """End it, as measured unless told otherwise; one that has ended keeps its ending."""
+        """End it, as measured by default; one that has ended keeps its ending."""
 
 
 class Launcher(Protocol):
@@ -125,13 +126,12 @@ class Launcher(Protocol):
     ) -> Launch:
         """Start a launch and make it ready for its first slice; it runs on return, or has ended.
 
-        pacer_block: the launch id of the pacer that it is measured beside. round_number: of the
-        round that it belongs to. Both are 0 for none.
+        pacer_block: the launch id of its pacer. round_number: of its round. Both are 0 for none.
         """
 
     @property
     def most_together(self) -> int:
-        """How many launches may be prepared side by side at the most; 1 for none beside another."""
+        """The number of launches that may be prepared in parallel; 1 for none."""
 
     def n_together(self, configurations: Sequence[Configuration]) -> int:
         """Return how many of the first of these may be prepared side by side; at least 1."""
@@ -146,9 +146,9 @@ class Launcher(Protocol):
     ) -> Sequence[Launch]:
         """Start launches as `start` does, no two of one configuration; they wait on return.
 
-        They are prepared side by side, with nothing measured meanwhile, and warmed up one after
-        another, each alone. One that dies beside the others ends as interrupted: it says nothing
-        of its configuration, which is to be launched again by itself.
+        They are prepared in parallel, with nothing measured meanwhile, and warmed up one after
+        another, each alone. One that dies next to the others ends as interrupted: it says nothing
+        about its configuration, which has to be launched again alone.
         """
 
     def fit(self, records: Sequence[LaunchRecord]) -> bool:

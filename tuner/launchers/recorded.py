@@ -1,8 +1,8 @@
-"""Launches without processes: recorded ones are played again, or they are made up.
+"""Launches without processes: recorded or made up, on a virtual clock.
 
-A source says what each launch does and what it costs; a virtual clock advances by that. Everything
-that asks for launches is the same as with processes, so that a whole study runs in this process, in
-seconds. Launches are not what the host makes of them; which settings exist is read from it.
+A source states what each launch does and costs; the clock advances by that. All callers are the
+same as with processes, so that a whole study runs in this process, in seconds. The speeds do not
+come from the host; the settings that exist do.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class PlayedSlice(msgspec.Struct, frozen=True):
 
 
 class Played(Protocol):
-    """A launch that a source deals: what it costs, how it ends, and its slices one by one."""
+    """A launch from a source: its costs, its ending, and its slices one by one."""
 
     @property
     def fixed_s(self) -> float: ...
@@ -76,7 +76,7 @@ class Played(Protocol):
     def check_s(self) -> float: ...
     @property
     def failure(self) -> Ending | None:
-        """How it ends where it fails: at its start, or, if it has slices, when it is checked."""
+        """Its ending if it fails: at its start, or, if it has slices, when it is checked."""
 
     @property
     def has_slices(self) -> bool: ...
@@ -108,7 +108,7 @@ class ReplayedLaunch:
         share: float,
         read_back: tuple[ReadBack, ...],
     ) -> None:
-        """share: of the seconds of its preparation, those that are charged to it."""
+        """share: of its preparation's seconds, the part that is charged to it."""
         self._file = spec.store.open_launch(request)
         self._spec = spec
         self._played = played
@@ -133,7 +133,7 @@ class ReplayedLaunch:
             self._file.add(Prepared(0.1, 0.1, 0.5, True, 0, 0, self._read_back))
 
     def _spend(self, seconds: float) -> bool:
-        """Let a step take its seconds; end the launch where they are more than it may take."""
+        """Let a step take its seconds; end the launch if they are more than it may take."""
         left_s = max(0.0, self._spec.seconds_left()) if self._spec.is_cut else math.inf
         self._clock.advance(min(seconds, left_s))
         if seconds <= left_s:
@@ -237,7 +237,7 @@ class SideBySide(msgspec.Struct, frozen=True):
 
     most: int = 1
     share: float = 1.0
-    """Seconds of preparing so many side by side, over those of one after another."""
+    """Seconds of preparing n launches in parallel, over those of one after another."""
 
 
 class RecordedLauncher:
@@ -339,7 +339,7 @@ class RecordedTestbed:
         side_by_side: SideBySide | None = None,
         read_back: ReadsBack = in_force,
     ) -> None:
-        """read_back: returns what a launch of a configuration reads back."""
+        """read_back: returns the read-back of a configuration's launch."""
         self._source = source
         self._read_back = read_back
         self._card = card
@@ -358,7 +358,7 @@ class RecordedTestbed:
         gpu: str = "",
         then: Command | None = None,
     ) -> Reply:
-        """Answer what a worker would about the model.
+        """Answer as a worker would about the model.
 
         Raises UsageError for another model, TypeError for other commands.
         """

@@ -28,7 +28,7 @@ class Supervised:
         pass_fds: Sequence[int] = (),
         cwd: Path | None = None,
     ) -> None:
-        """cwd: where it runs; here if None."""
+        """cwd: its working directory; this process's if None."""
         control_read, self._control = os.pipe()
         self._status, status_write = os.pipe()
         self._account = b""

@@ -21,7 +21,7 @@ from tuner.record.workload import ModelRef
 
 
 class Testbed(Protocol):
-    """What a study needs of the place where it measures."""
+    """The place where a study measures."""
 
     @property
     def clock(self) -> Clock:

@@ -108,7 +108,7 @@ class WorkerProcess:
         return alone(self.arriving(timeout_s))
 
     def arriving(self, timeout_s: float) -> Conversation[Reply]:
-        """Wait for the next reply, as a conversation; none within so many seconds ends it."""
+        """Wait for the next reply, as a conversation; the worker ends if none comes in time."""
         awaited = Awaited(self._replies, time.monotonic() + timeout_s)
         while b"\n" not in self._buffer:
             has_come = yield awaited

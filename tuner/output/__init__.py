@@ -1,1 +1,1 @@
-"""What a study leaves behind: the result, its reports, and files to ship."""
+"""The files of a study: the result, its reports, and files to ship."""

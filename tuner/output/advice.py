@@ -32,7 +32,7 @@ class Arm(msgspec.Struct, frozen=True):
 
 
 def in_words(result: Result) -> list[tuple[str, str]]:
-    """Return each recommended setting, in words, with its value; nothing where none is."""
+    """Return each recommended setting, in words, with its value; empty if there is none."""
     if result.verdict != "faster":
         return []
     winner = result.winners[result.recommended_class].configuration
@@ -40,9 +40,9 @@ def in_words(result: Result) -> list[tuple[str, str]]:
 
 
 def to_apply(result: Result) -> list[str]:
-    """Return what beside `run` puts the recommendation into force, and proves it again.
+    """Return the commands besides `run` that apply the recommendation and verify it.
 
-    Nothing where nothing is recommended.
+    Empty if nothing is recommended.
     """
     if result.verdict != "faster":
         return []
@@ -69,10 +69,10 @@ def _is_file(named: str) -> bool:
 
 
 def _options_as_given(command: str, options: Sequence[str], more: Sequence[str] = ()) -> str:
-    """Return options that name what was tuned, from the command that tuned it.
+    """Return the options that name the workload, from the command that tuned it.
 
-    more: those that need not be there, and may be repeated. Empty where another is not there, and
-    of a study that a program began.
+    more: optional ones, which may be repeated. Empty if another one is missing, and for a study
+    that was begun from Python.
     """
     if not command.startswith("tune-framework "):
         return ""
@@ -93,7 +93,7 @@ def _option_and_value(word: str, options: Sequence[str]) -> list[str]:
 
 
 def arms(result: Result) -> list[Arm]:
-    """Return what was confirmed, lettered in the order of the rounds' columns."""
+    """Return the arms of the confirmation, lettered in the order of the rounds' columns."""
     return [
         Arm(_letter(i), _who(result, configuration), settings(configuration))
         for i, configuration in enumerate(result.confirmation.arms)
@@ -108,7 +108,7 @@ def _letter(i: int) -> str:
 
 
 def _who(result: Result, configuration: dict[str, Value]) -> str:
-    """Say what an arm is; the default at another batch is the default as well."""
+    """Name an arm; the default at another batch is the default too."""
     bare = {knob: value for knob, value in configuration.items() if knob != BATCH}
     if not bare:
         return "the default"

@@ -1,4 +1,4 @@
-"""What must be read together with the headline: a busy host, and what would be faster still."""
+"""Caveats to the headline: a busy host, and configurations that would be faster."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tuner.record.result import Result
 
 
 def faster_still(result: Result) -> list[str]:
-    """Say what is surely faster than what is recommended, and why that is not."""
+    """Name what is surely faster than the recommendation, and why it does not ship."""
     than = "what is recommended" if result.verdict == "faster" else "the default"
     return [
         f"{found.baseline or 'Another'} is surely faster than {than}, {ratio(found.lead)}, and is "
@@ -19,7 +19,7 @@ def faster_still(result: Result) -> list[str]:
 
 
 def disturbance(result: Result) -> str:
-    """Say that the headline was measured on a busy host, where it was; empty where not."""
+    """Say that the headline was measured on a busy host; empty if it was not."""
     if result.verdict == "ambiguous" and is_too_noisy(result.noise_floor, result.noise.launch_sd):
         return _too_noisy(result)
     share = result.winners[result.recommended_class].disturbed

@@ -1,8 +1,8 @@
-"""Studies side by side: of models, frameworks and hosts, and what changed between two of the same.
+"""Studies side by side: models, frameworks and hosts, and what changed between two of the same.
 
-Speedups were measured against a default beside them, so that they compare well: one that is smaller
-is no loss, where the default has become faster. Absolute values of different days hold the days'
-differences too: their intervals know nothing of a host's drift.
+Speedups were measured together with their own default, so that they are comparable. A smaller one
+is no loss if the default has become faster. Absolute values of different days include the days'
+differences, of which their intervals know nothing.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ _HARDWARE = ("processor", "allowed_cpus", "physical_cores", "quota_cores", "numa
 
 
 class StudyFound(msgspec.Struct, frozen=True):
-    """A finished study and what it is called beside others."""
+    """A finished study and its name in the comparison."""
 
     name: str
     result: Result
     fleet: str = ""
     """The folder of the fleet that it belongs to, if it does."""
     row: Row | None = None
-    """What the fleet's index says of it: where it was made, and what other hosts say."""
+    """The fleet's index row: where it was made, and the results of other hosts."""
 
     @property
     def hosts(self) -> set[str]:
-        """Return those of the fleet that it was made on."""
+        """Return the hosts of the fleet on which it was made."""
         return set() if self.row is None else set(self.row.hosts)
 
 
@@ -64,12 +64,12 @@ class Change(msgspec.Struct, frozen=True):
     before: str
     after: str
     differs: list[str]
-    """What is not the same: hosts, versions, settings."""
+    """The differences: hosts, versions, settings."""
     shifts: list[Shift]
     is_regression: bool
     """Whether the same model became slower on the same hardware, by an interval without 1."""
     is_within_fleet: bool = False
-    """Whether they are of two hosts of one fleet, of which neither is what the other was before."""
+    """Whether they are of two hosts of one fleet, neither of which replaces the other."""
 
     @property
     def title(self) -> str:
@@ -87,7 +87,7 @@ class Comparison(msgspec.Struct, frozen=True):
 def find_studies(places: Iterable[Path]) -> list[StudyFound]:
     """Read every result in or below some folders, or named as a file.
 
-    Raises UsageError where a place holds none, or one cannot be read.
+    Raises UsageError if a place holds none, or if one cannot be read.
     """
     files: dict[Path, Path] = {}
     for place in places:
@@ -149,14 +149,14 @@ def compare(studies: list[StudyFound]) -> Comparison:
 
 
 def _when(study: StudyFound) -> tuple[str, str]:
-    """Return what puts studies in the order of time; those of one second by their names."""
+    """Return the key that sorts studies by time; those of one second by their names."""
     return study.result.created, study.name
 
 
 def _pairs(studies: Sequence[StudyFound]) -> list[tuple[StudyFound, StudyFound]]:
-    """Return which studies of a workload are set against each other, the earlier one first.
+    """Return which studies of a workload are compared, the earlier one first.
 
-    A fleet's studies alternate between its hosts: what an upgrade did shows on each by itself.
+    A fleet's studies alternate between its hosts: an upgrade shows on each host by itself.
     """
     by_hardware: dict[str, list[StudyFound]] = defaultdict(list)
     for study in studies:
@@ -212,7 +212,7 @@ def _shift_of_default(a: Result, b: Result, words: tuple[Direction, Direction]) 
 
 
 def _recommended_value(result: Result) -> Interval | None:
-    """Return the speed under what the study recommends, which may be the default."""
+    """Return the speed of the study's recommendation, which may be the default."""
     if result.verdict != "faster":
         return _default_value(result)
     return _speed(value_of(result.winners[result.recommended_class]), result)

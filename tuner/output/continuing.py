@@ -11,10 +11,10 @@ _ANEW = ("--budget", "--extend", "--out", "--framework", "--models")
 
 
 def going_on(command: str, model: str, framework: str, folder: Path, extend: str) -> str:
-    """Return the command that goes on with the study in a folder for `extend`: 10m.
+    """Return the command that continues the study in a folder for `extend`: 10m.
 
-    command: what it was begun with, perhaps with others. Empty for the study of a Python call, of a
-    fleet (whose folder is no study's own), and for what is no command line.
+    command: the one it was begun with, perhaps with others. Empty for the study of a Python call,
+    of a fleet (whose folder is no study's own), and for what is not a command line.
     """
     try:
         words = shlex.split(command)

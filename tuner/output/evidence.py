@@ -25,7 +25,7 @@ _N_TOP1 = 64
 
 
 def learnt(result: Result) -> str:
-    """Say what the search made of earlier studies; empty if it had none."""
+    """Say how earlier studies influenced the search; empty if there were none."""
     told = result.learnt_from
     if told is None:
         return ""
@@ -82,7 +82,7 @@ def compiling(cost: CompileSeconds) -> str:
 
 
 def evidence(contribution: Contribution) -> str:
-    """Say what a contribution rests on."""
+    """Write the basis of a contribution."""
     if n := contribution.n_rounds:
         return f"{n} rounds of fresh, interleaved launches"
     too_few = ", from too few launches to remove it" if contribution.ratio < 1 else ""
@@ -107,7 +107,7 @@ def steadiness(winner: WinnerSection) -> str:
 
 
 def typical(winner: WinnerSection) -> str:
-    """Say of which launches a speedup is; empty if nothing is claimed."""
+    """Write which launches a speedup is of; empty without a claim."""
     found = winner.stability
     if found is None:
         return ""
@@ -117,7 +117,7 @@ def typical(winner: WinnerSection) -> str:
 
 
 def beside(fared: BesideNeighbour) -> str:
-    """Write how a configuration fares beside a busy neighbour, against the default there."""
+    """Write how a configuration performs next to a busy neighbour, against the default there."""
     if fared.interval is not None and fared.interval.low < fared.interval.high:
         return ratio(fared.interval)
     if fared.interval is not None:  # the default itself
@@ -127,7 +127,7 @@ def beside(fared: BesideNeighbour) -> str:
 
 
 def of_search(result: Result) -> str:
-    """Say what the ratios of the search are, and what they go by where claims go by another."""
+    """Explain the ratios of the search, and their metric if claims use another."""
     by = f", by {result.objective.searched_by}" if result.objective.searched_by else ""
     return f"The ratios of the search are hints with the machine's drift taken out{by}: no claims."
 
@@ -149,7 +149,7 @@ def left(result: Result) -> str:
 
 
 def fared_beside(result: Result) -> dict[str, BesideNeighbour]:
-    """Return by name what was measured beside a busy neighbour, the default first."""
+    """Return by name what was measured next to a busy neighbour, the default first."""
     baselines = {b.name: b.beside_neighbour for b in result.baselines if not b.same_as}
     winners = {
         class_title(winner_class): winner.beside_neighbour
@@ -163,7 +163,7 @@ def fared_beside(result: Result) -> dict[str, BesideNeighbour]:
 
 
 def profiles(result: Result) -> dict[str, OperatorProfile]:
-    """Return where the time of a call goes, by name: in the default, and in what is recommended."""
+    """Return the profiles by name: of the default, and of the recommendation."""
     winner = result.winners[result.recommended_class]
     found = {"default": result.default.profile}
     if winner.verdict == "faster":
@@ -172,7 +172,7 @@ def profiles(result: Result) -> dict[str, OperatorProfile]:
 
 
 def profiled_how(result: Result) -> str:
-    """Say what the profiles are of, and what they do not tell."""
+    """Explain the profiles and their limits."""
     parts = []
     for name, profile in profiles(result).items():
         winner = result.winners[result.recommended_class]
@@ -187,7 +187,7 @@ def profiled_how(result: Result) -> str:
 
 
 def memory(winner: WinnerSection) -> str:
-    """Write what a winner holds at the most: of the card's memory, where one computes."""
+    """Write a winner's peak memory: the card's, if a card computes."""
     if (on_card := winner.device_memory) is not None:
         return f"{on_card.reserved_peak_bytes / 2**20:.0f} MiB of the GPU's"
     size = winner.memory_peak_bytes
@@ -195,7 +195,7 @@ def memory(winner: WinnerSection) -> str:
 
 
 def calling(winner: WinnerSection, result: Result) -> str:
-    """Say what a call takes beside the default's: instances answer more often, and later."""
+    """Write the time of a call next to the default's: instances raise the rate and the latency."""
     mine, default = winner.call, result.default.call
     if mine is None or default is None or not winner.configuration:
         return ""
@@ -212,7 +212,7 @@ def calling(winner: WinnerSection, result: Result) -> str:
 
 
 def usage(winner: WinnerSection, result: Result) -> str:
-    """Say what a winner makes of the host beside the default; empty where nothing tells."""
+    """Write a winner's use of the host next to the default's; empty if nothing shows it."""
     told = []
     mine, default = winner.rate, result.default.rate
     cores = result.host.identity["quota_cores"] or result.host.identity["physical_cores"]

@@ -18,7 +18,7 @@ from tuner.record.index import CONFIRMED, PAGES, REFUTED, Index, Row, write_inde
 
 
 class Spread(msgspec.Struct, frozen=True):
-    """What a winner gains on the hosts on which it was measured."""
+    """A winner's gain on the hosts on which it was measured."""
 
     n_hosts: int
     lowest: float
@@ -46,7 +46,7 @@ def write_fleet(folder: Path, index: Index) -> None:
 
 
 def told(row: Row) -> str:
-    """Say what a study has come to, and whether it is to be shipped."""
+    """Write the state of a study, and whether its winner is to be shipped."""
     if row.state != "done":
         return unfinished(row)
     if not row.verdict:

@@ -70,7 +70,7 @@ class Shown(msgspec.Struct, frozen=True):
 
 
 class Part(msgspec.Struct, frozen=True):
-    """The rules of a framework, sorted by what they are good for."""
+    """The rules of a framework, sorted by use."""
 
     framework: str
     set: list[Shown]
@@ -99,7 +99,7 @@ def where_it_failed(failure: Failure) -> str:
 
 
 def measured_elsewhere(rule: Rule, guidelines: Guidelines, here: str) -> str:
-    """Say on which hosts a rule was measured, where this one is known and is none of them."""
+    """Name the hosts on which a rule was measured, if this host is known and not one of them."""
     hosts = _hosts_of(rule, guidelines)
     is_elsewhere = here in guidelines.hosts and here not in hosts
     return f", {_alone(hosts)}" if is_elsewhere else ""
@@ -189,7 +189,7 @@ def _shown(rule: Rule, guidelines: Guidelines, figure: str) -> Shown:
 
 
 def _where(rule: Rule, guidelines: Guidelines) -> str:
-    """Write what a rule is about; empty for every model on all hosts that taught rules."""
+    """Write the scope of a rule; empty for every model on all hosts that taught rules."""
     hosts = _hosts_of(rule, guidelines)
     told = [] if rule.condition is None else [in_words(rule.condition)]
     if hosts and hosts != set(guidelines.hosts):

@@ -35,7 +35,7 @@ _RANKS: dict[Verdict, int] = {"faster": 0, "ambiguous": 1, "keep_default": 2}
 
 
 class ClassLine(msgspec.Struct, frozen=True):
-    """What was found of a class, each part in words; parts that say nothing are empty."""
+    """The finding of a class, each part in words; parts without content are empty."""
 
     winner_class: WinnerClass
     name: str
@@ -45,7 +45,7 @@ class ClassLine(msgspec.Struct, frozen=True):
     interval: str
     """Of the gain: 2.12 - 3.01."""
     evidence: str
-    """What a verdict that claims nothing rests on, and what would decide it."""
+    """The evidence of a verdict without a claim, and what would decide it."""
     value: str
     """41 items/s."""
     memory: str
@@ -53,9 +53,9 @@ class ClassLine(msgspec.Struct, frozen=True):
     outputs: str
     """How far reduced precision changes them: drift 2 %, top-1 98 %."""
     code: str
-    """What the program needs: 3 lines of code."""
+    """The changes that the program needs: 3 lines of code."""
     call: str
-    """What a call takes, where the metric does not say it: call 1,435 ms (default 326)."""
+    """The time of a call, if the metric does not state it: call 1,435 ms (default 326)."""
     same_as: WinnerClass | None
     """A narrower class with the same winner."""
 
@@ -67,7 +67,7 @@ class ClassLine(msgspec.Struct, frozen=True):
 
     @property
     def price(self) -> list[str]:
-        """Return what is said beside a confirmed gain, what matters most first."""
+        """Return the costs next to a confirmed gain, the most important first."""
         parts = (self.value, self.memory, self.outputs, self.code, self.call)
         return [part for part in parts if part]
 
@@ -167,7 +167,7 @@ def _interval(speedup: Interval) -> str:
 
 
 def _undecided(winner: WinnerSection, *, is_over: bool) -> str:
-    """Say what is known of a class that is not decided, and which budget would decide it."""
+    """Write what is known of an undecided class, and the budget that would decide it."""
     won = ""
     if winner.n_won is not None:
         won = f"won {winner.n_won} of {_counted(winner.n_compared, 'round')}"
@@ -234,7 +234,7 @@ def in_short(result: Result) -> str:
 
 
 def what_was_tuned(result: Result) -> str:
-    """Say what was measured, where, and for how long: resnet50 · torch · offline · ..."""
+    """Write what was measured, where, and for how long: resnet50 · torch · offline · ..."""
     identity = result.host.identity
     cores = identity["quota_cores"] or identity["physical_cores"]
     host = f"{identity['processor']['model']}, {figure(cores)} core{'' if cores == 1 else 's'}"
@@ -245,7 +245,7 @@ def what_was_tuned(result: Result) -> str:
 
 
 def next_steps(result: Result, folder: Path = Path(), files: Path = Path()) -> list[NextStep]:
-    """Return the commands that ship what is confirmed, and the one that goes on with the study.
+    """Return the commands that ship the confirmed winners, and the one that continues the study.
 
     folder: the study's, as seen from where it was begun. files: the same, as seen from where the
     commands that need its files will be typed.

@@ -25,7 +25,7 @@ class Line(msgspec.Struct, frozen=True):
 
 
 def lines_of(folder: Path, rows: Sequence[Row]) -> list[Line]:
-    """Return rows of a folder's index, each with its result where it has one."""
+    """Return rows of a folder's index, each with its result if it has one."""
     found = []
     for row in rows:
         path = result_of(folder, row)
@@ -67,14 +67,14 @@ def unfinished(row: Row) -> str:
 
 
 def recommended(result: Result) -> str:
-    """Write the settings of what is recommended; the verdict says whether anything is."""
+    """Write the settings of the recommendation; the verdict says whether there is one."""
     return settings(result.winners[result.recommended_class].configuration)
 
 
 def best_guide(result: Result) -> str:
-    """Say how the best recommendation of a guide does; "-" where none was measured.
+    """Write the gain of the best vendor recommendation; "-" if none was measured.
 
-    A confirmed one with its interval; one that only the search knows is marked as such.
+    A confirmed one with its interval; one that only the search knows is marked.
     """
     guides = [b for b in result.baselines if b.configuration and b.name != AS_RUN]
     confirmed = [b for b in guides if b.speedup is not None]

@@ -109,12 +109,12 @@ def standing(baseline: BaselineSection) -> str:
 
 
 def changes(baseline: BaselineSection) -> list[str]:
-    """Say what of a recommendation is different here: what stands in, and what has no effect."""
+    """Write how a vendor recommendation differs here: substitutes, and ineffective settings."""
     return [*baseline.substituted, *(f"dead: {text}" for text in baseline.dead_settings)]
 
 
 def over_best_baseline(result: Result) -> str:
-    """Write the gain over the best baseline; where there is none, why."""
+    """Write the gain over the best baseline, or why there is none."""
     name = result.best_baseline
     if name is None:
         return "the baselines were not measured"
@@ -131,14 +131,14 @@ def over_best_baseline(result: Result) -> str:
 
 
 def removed(result: Result) -> str:
-    """Say which variables were removed from what was measured; empty if none was set."""
+    """Write which variables were removed from the measured processes; empty if none was set."""
     if not result.environment:
         return ""
     return f"{shown(result.environment)}: set in the shell, and removed from what was measured"
 
 
 def against_as_run(result: Result) -> str:
-    """Say what is gained against the environment that was set; empty where none was."""
+    """Write the gain over the environment that was set; empty if none was."""
     own = next((b for b in result.baselines if b.name == AS_RUN), None)
     if own is None:
         return ""
@@ -161,18 +161,18 @@ def _bare(configuration: dict[str, Value]) -> dict[str, Value]:
 
 
 def noise_floor(result: Result) -> str:
-    """Write the noise floor; one that is too high to mean anything as what it comes from."""
+    """Write the noise floor; if it is too high to mean anything, its cause."""
     return floor_in_words(result.noise_floor, result.noise.launch_sd)
 
 
 def with_along(contribution: Contribution) -> str:
-    """Write a setting, with those that mean nothing without it."""
+    """Write a setting, with those that have no meaning without it."""
     along = f" (with {', '.join(contribution.along)})" if contribution.along else ""
     return f"{contribution.knob}={contribution.value}{along}"
 
 
 def worth(contribution: Contribution) -> str:
-    """Write what a setting is worth; with an interval, unless it is a hint of the search."""
+    """Write the effect of a setting; with an interval, unless it is a hint of the search."""
     if contribution.speedup is None:
         return f"{contribution.ratio:.2f}x"
     return ratio(contribution.speedup)
@@ -201,7 +201,7 @@ def model_size(result: Result) -> str:
 
 
 def gpu(result: Result) -> str:
-    """Name the GPU that computed; empty where the CPU did."""
+    """Name the GPU that computed; empty if the CPU did."""
     return "" if result.device == CPU else card(result.host.identity["gpus"][0])
 
 
@@ -237,7 +237,7 @@ def percent(share: float) -> str:
 
 
 def elsewhere(row: Row) -> str:
-    """Say what other hosts of the kind say of a winner."""
+    """Write the results of other hosts of the kind for a winner."""
     if row.verdict != "faster":
         return ""
     if not row.elsewhere:
@@ -309,4 +309,4 @@ FILTERS: dict[str, Callable[..., Any]] = {
     "how_tried": how_tried,
     "loadgen": loadgen_in_words,
 }
-"""What templates may call: each writes one thing."""
+"""The functions that templates may call: each writes one thing."""

@@ -1,4 +1,4 @@
-"""What a recommendation costs, beside what it gains: memory, and the time of a call."""
+"""The costs of a recommendation: memory, and the time of a call."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from tuner.space.knobs_of.launch import BATCH, INSTANCES
 
 
 def price(result: Result) -> str:
-    """Write what the recommended settings cost and, in brackets, the default.
+    """Write the cost of the recommended settings and, in brackets, of the default.
 
-    Empty where nothing is recommended, or where an earlier version did not store the figures.
+    Empty if nothing is recommended, or if an earlier version did not store the figures.
     """
     if result.verdict != "faster":
         return ""
@@ -37,12 +37,12 @@ def _memory(winner: WinnerSection, default: DefaultSection) -> str:
 
 
 def short_memory(winner: WinnerSection, default: DefaultSection) -> str:
-    """Write the memory as briefly as can be: 681 MiB (default 423); empty where it is not known."""
+    """Write the memory in short: 681 MiB (default 423); empty if it is unknown."""
     return _memory(winner, default).removeprefix("memory ").replace(" MiB)", ")")
 
 
 def short_call(winner: WinnerSection, result: Result) -> str:
-    """Write the median time of a call where it is no metric: call 1,435 ms (default 326)."""
+    """Write the median time of a call if it is not the metric: call 1,435 ms (default 326)."""
     mine, other = winner.call, result.default.call
     if mine is None or other is None or result.objective.metric != THROUGHPUT.metric:
         return ""

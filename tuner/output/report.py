@@ -118,7 +118,7 @@ def write_comparison(path: Path, comparison: Comparison) -> None:
 
 
 def write_page(path: Path, template: str, charts: Mapping[str, Chart | None], **given: Any) -> None:
-    """Write a template with what it shows, and the figures that it may ask for by name."""
+    """Render a template with its data, and the figures that it may request by name."""
     figures, undrawn = _drawn(charts)
     page = _template(template).render(figures=figures, undrawn=undrawn, **given)
     write_whole(path, _CONTROL.sub("\N{REPLACEMENT CHARACTER}", page))

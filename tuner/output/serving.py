@@ -1,4 +1,4 @@
-"""A server's rates in words: what was kept within the bound, what the edge is like, who says so."""
+"""A server's rates in words: the rate within the bound, the latency there, LoadGen's results."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _WORDS = {"valid": "VALID", "too_short": "too short", "too_slow": "too slow"}
 
 
 def latency_bound(result: Result) -> str:
-    """Write the bound and where it comes from; empty without one."""
+    """Write the bound and its origin; empty without one."""
     slo = result.objective.slo
     if slo is None:
         return ""
@@ -40,7 +40,7 @@ def served(result: Result) -> dict[str, DefaultSection | WinnerSection]:
 
 
 def highest_rate(section: DefaultSection | WinnerSection, result: Result) -> str:
-    """Write the highest rate within the bound; that there is none where no launch kept it."""
+    """Write the highest rate within the bound, or that no launch met it."""
     value = value_of(section)
     if section.serving is not None and not section.serving.n_met:
         return "none"
@@ -68,7 +68,7 @@ def queue_in_words(serving: Serving) -> str:
 
 
 def how_tried(result: Result) -> str:
-    """Say with how many requests rates were tried, at whose cost, and what LoadGen's word is not.
+    """Write the number of requests behind the rates, their cost, and the limits of LoadGen.
 
     result: of a server to which requests were sent.
     """
@@ -94,7 +94,7 @@ def how_tried(result: Result) -> str:
 
 
 def loadgen_in_words(validations: Sequence[Validation]) -> str:
-    """Write LoadGen's words, with what they rest on, and its reason for the last."""
+    """Write LoadGen's results with their basis, and its reason for the last."""
     if not validations:
         return "not asked"
     told = validations[-1].told

@@ -1,4 +1,4 @@
-"""Where the seconds of a study went, in words: by what was done, and in which phase."""
+"""Where the seconds of a study went, in words: by activity and phase."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ KINDS = {
     "waiting": ("waiting", "disturbed"),
     "the tool": ("own", "ending"),
 }
-"""What the report tells apart, as fields of PhaseSeconds."""
+"""The parts that the report distinguishes, as fields of PhaseSeconds."""
 MEANING = (
     "Timed: slices that nothing disturbed; only they, and the pacer's, tell how fast something is. "
     "Starting: processes, imports, the model. Compiling: the first call. Warming up: calls that "
@@ -27,11 +27,11 @@ MEANING = (
     "own work between launches, ending processes."
 )
 _MINUTES_FROM_S = 120.0
-"""Shorter studies are told in seconds."""
+"""Shorter studies are printed in seconds."""
 
 
 def went(result: Result) -> str:
-    """Write the heading of what tells where the time went."""
+    """Write the heading of the section on where the time went."""
     if not result.seconds_by_phase:
         return "Where the time went"
     wall_s = result.seconds.wall
@@ -54,7 +54,7 @@ def of_phase(row: PhaseSeconds) -> dict[str, float]:
 
 
 def in_seconds(seconds: float) -> str:
-    """Write seconds as they stand in a table; nothing where there is next to nothing."""
+    """Write seconds for a table; nothing if they are close to zero."""
     if seconds < 0.05:
         return ""
     return f"{seconds:.0f}" if seconds >= 9.5 else f"{seconds:.1f}"
@@ -74,7 +74,7 @@ def used(result: Result) -> str:
 
 
 def _of_launches(result: Result) -> str:
-    """Write what the launches told of themselves, where no more is known."""
+    """Write what the launches reported about themselves, if no more is known."""
     spent = result.seconds
     known_s = sum(msgspec.structs.astuple(spent)) - spent.wall
     entry = FRAMEWORKS.get(result.framework)

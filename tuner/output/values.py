@@ -60,7 +60,7 @@ def in_unit(interval: Interval, result: Result) -> str:
 
 
 def compared(winner: WinnerSection, result: Result) -> str:
-    """Write a winner's value beside the default's; empty where one is not known."""
+    """Write a winner's value next to the default's; empty if one is unknown."""
     mine, other = value_of(winner), value_of(result.default)
     if mine is None or other is None:
         return ""
@@ -69,7 +69,7 @@ def compared(winner: WinnerSection, result: Result) -> str:
 
 
 def _undisturbed(section: DefaultSection | WinnerSection, result: Result) -> str:
-    """Say what the value is without disturbed calls; empty where there were none, or only such."""
+    """Write the value without disturbed calls; empty if there were none, or only such."""
     without = section.value_undisturbed
     if without is None or without == section.value:
         return ""
@@ -77,7 +77,7 @@ def _undisturbed(section: DefaultSection | WinnerSection, result: Result) -> str
 
 
 def winner_value(winner: WinnerSection, result: Result) -> str:
-    """Say what a winner's value is; empty where it is the default, or was not confirmed."""
+    """Write a winner's value; empty if it is the default, or was not confirmed."""
     interval = value_of(winner)
     if interval is None or not winner.configuration:
         return ""
@@ -86,10 +86,10 @@ def winner_value(winner: WinnerSection, result: Result) -> str:
 
 
 def worth_in_unit(worth: float | None, result: Result) -> str:
-    """Write what a launch of the confirmation was worth, in the objective's unit."""
+    """Write the value of a launch of the confirmation, in the objective's unit."""
     return "-" if worth is None else figure(result.objective.value(worth))
 
 
 def bounds(result: Result) -> str:
-    """Write the bounds that were asked for; empty if none were."""
+    """Write the requested bounds; empty if there were none."""
     return ", ".join(bound.asked for bound in result.objective.bounds)

@@ -1,1 +1,1 @@
-"""What may be set: knobs, profiles, their resolution on a host, and baselines."""
+"""The search space: knobs, profiles, their resolution on a host, and baselines."""

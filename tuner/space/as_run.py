@@ -1,7 +1,7 @@
-"""The environment that a study was begun in, as a baseline of its own.
+"""The environment in which a study was begun, as a baseline of its own.
 
-Every measured process starts without it (host/environment.py), or it would tune the default too.
-Whoever deploys with it needs to know what that costs or gains.
+Every measured process starts without it (host/environment.py), because it would tune the default
+too. Users who deploy with it need to know its gain or loss.
 """
 
 from __future__ import annotations
@@ -63,9 +63,9 @@ class Cause(enum.StrEnum):
     NOT_ALLOWED = "not_allowed"
     """No library takes the value."""
     NOT_HERE = "not_here"
-    """The value asks for what this host does not have."""
+    """The value requires something that this host does not have."""
     INEFFECTIVE = "ineffective"
-    """Nothing changes beside the other settings, or in this framework."""
+    """It has no effect with the other settings, or in this framework."""
     OVERRIDDEN = "overridden"
     """Another name of the same setting wins, with another value."""
     DEFAULT = "default"
@@ -96,7 +96,7 @@ _TEXTS = {
 
 
 class Remark(msgspec.Struct, frozen=True):
-    """What is to be said of a variable."""
+    """The finding about a variable."""
 
     knob: str
     value: Value | None
@@ -106,7 +106,7 @@ class Remark(msgspec.Struct, frozen=True):
 
     @property
     def text(self) -> str:
-        """What a table says of it."""
+        """The table's reason for a variable."""
         if self.cause is Cause.STANDS_IN:
             return self.detail
         shown = self.knob if self.value is None else f"{self.knob}={self.value}"
@@ -116,7 +116,7 @@ class Remark(msgspec.Struct, frozen=True):
 
 
 class Translated(msgspec.Struct):
-    """What an environment comes to in settings, and what of it is not among them."""
+    """The settings that an environment amounts to, and the variables that are not among them."""
 
     settings: dict[str, Value] = {}
     """By the names of the environment."""
@@ -127,7 +127,7 @@ class Translated(msgspec.Struct):
         self.remarks.append(Remark(knob, value, cause, detail))
 
     def texts(self, causes: Collection[Cause]) -> list[str]:
-        """Return what is said for one of these causes."""
+        """Return the findings with one of these causes."""
         return [remark.text for remark in self.remarks if remark.cause in causes]
 
 
@@ -138,10 +138,10 @@ def as_run(
     space: Space,
     earlier: Sequence[Baseline],
 ) -> Baseline | None:
-    """Resolve the tuning variables that a study was begun in; None where none was set.
+    """Resolve the tuning variables with which a study was begun; None if none was set.
 
-    environment: as host/secrets.py states it. earlier: the other baselines; it may be the same as
-    one of them.
+    environment: as host/secrets.py states it. earlier: the other baselines; it may be equal to one
+    of them.
     """
     if not environment:
         return None
@@ -224,9 +224,9 @@ def effects(
     space: Space,
     preloaded: Mapping[str, str] = NOTHING,
 ) -> list[Remark]:
-    """Return what is to be said of each variable, under the name that the environment has for it.
+    """Return the findings about each variable, under the name used in the environment.
 
-    preloaded: libraries by their knob that are loaded as well.
+    preloaded: further loaded libraries, by their knob.
     """
     found = translate(environment, host, workload, space, preloaded)
     own, settings = found.settings, space.unaliased(found.settings)
@@ -257,7 +257,7 @@ def effects(
 
 
 def _names(own: Mapping[str, Value], settings: Mapping[str, Value], space: Space) -> dict[str, str]:
-    """Return by which of its names each setting got its value: PyTorch reads MKL_NUM_THREADS.
+    """Return the name by which each setting got its value: PyTorch reads MKL_NUM_THREADS.
 
     own: settings by their own names. settings: by those of the space.
     """
@@ -334,9 +334,9 @@ def named(baselines: Iterable[Baseline]) -> Baseline | None:
 
 
 def change(first: Mapping[str, str], now: Mapping[str, str]) -> str:
-    """Say that a study goes on in another environment than it was begun in; empty if it does not.
+    """Say that a study continues in another environment than it was begun in; empty if not.
 
-    The first environment stays the baseline: what was measured of it would be lost otherwise.
+    The first environment stays the baseline: its measurements would be lost otherwise.
     """
     if {k: v for k, v in first.items() if is_tuning_variable(k)} == now:
         return ""

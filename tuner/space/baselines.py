@@ -1,7 +1,8 @@
-"""Named recommendations, resolved on this host and told apart.
+"""Named recommendations, resolved on this host and compared with each other.
 
-A baseline is a formula with its source. Here it may be impossible (a library is missing), the same
-as another, or partly dead (settings that this build ignores): each is listed, none is hidden.
+A baseline is a formula with its source. On this host it may be impossible (a library is missing),
+equal to another, or partly ineffective (settings that this build ignores). All are listed, none is
+hidden.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ class Baseline(msgspec.Struct, frozen=True):
     name: str
     source: str
     configuration: Configuration
-    """Canonical, at the reference batch; empty also where it does not apply."""
+    """Canonical, at the reference batch; also empty if it does not apply."""
     is_applicable: bool
     reason: str
     same_as: str | None
@@ -46,8 +47,8 @@ def resolve_baselines(
 ) -> list[Baseline]:
     """Resolve every baseline of the profile for the workload's framework, in file order.
 
-    Raises ExpressionError if a formula asks what is not known, UsageError if it comes to what its
-    knob cannot be set to.
+    Raises ExpressionError if a formula uses an unknown fact, and UsageError if its result is
+    invalid for its knob.
     """
     facts = {**host.facts(), **workload_facts(workload, model)}
     found: list[Baseline] = []
@@ -96,7 +97,7 @@ def resolve_one(
     free: Collection[str] = (),
     is_literal: bool = True,
 ) -> Baseline:
-    """Resolve one baseline of these settings, told apart from earlier ones.
+    """Resolve one baseline of these settings, and compare it with earlier ones.
 
     free: variables that are set although the space does not have them. is_literal: as in
     Space.canonical.
@@ -151,7 +152,7 @@ def _missing_libraries(settings: dict[str, Value], space: Space, host: Host) -> 
 
 
 def _substitute(settings: dict[str, Value], space: Space) -> list[str]:
-    """Put what is here in the place of what is missing; return what was replaced, and why."""
+    """Replace missing libraries by available ones; return what was replaced, and why."""
     replaced = []
     for knob, value in list(settings.items()):
         resolved = space.by_id.get(knob)
@@ -165,7 +166,7 @@ def _substitute(settings: dict[str, Value], space: Space) -> list[str]:
 
 
 def _without_missing_variables(settings: dict[str, Value], space: Space) -> list[str]:
-    """Take out variables whose value means nothing here; the rest of a recipe stands without them.
+    """Remove variables whose value means nothing here; the rest of a recipe stands without them.
 
     Guides say so themselves ("if bf16 is in /proc/cpuinfo").
     """
@@ -197,9 +198,9 @@ def _twin(configuration: Configuration, earlier: Sequence[Baseline]) -> str | No
 
 
 def what_apt_adds(listed: Iterable[Baseline], host: Host) -> str:
-    """Say in one line which libraries recommendations name in vain, and what installs them.
+    """Write on one line which recommended libraries are missing, and how to install them.
 
-    Empty where none is missing that a Debian package brings.
+    Empty if no Debian package brings any.
     """
     asking: dict[str, list[str]] = {}
     for baseline in listed:
@@ -222,7 +223,7 @@ def what_apt_adds(listed: Iterable[Baseline], host: Host) -> str:
 
 
 def _debian_package(library: str, host: Host) -> str:
-    """Return the package that brings a library, or what stands in for it; empty for none."""
+    """Return the package of a library, or of its substitute; empty if there is none."""
     if library == "libiomp5" and "libomp" not in host.libraries:
         return DEBIAN_PACKAGES["libomp"]
     return DEBIAN_PACKAGES.get(library, "")

@@ -1,8 +1,8 @@
-"""Every knob that this tool can apply and read back, and what may be asked of any.
+"""Every knob that this tool can apply and read back, with its general properties.
 
-A search space gives a knob its values and says where it is live; here stands what does not depend
-on the host. Any other environment variable may be searched too, as `env.NAME`: nothing can be read
-back of it, so it stays `environment_only`.
+A search space gives a knob its values and says where it is live. This module holds what does not
+depend on the host. Any other environment variable may be searched too, as `env.NAME`. Nothing can
+read it back, so that it stays `environment_only`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tuner.space.knobs_of.launch import BATCH
 
 
 def _of_frameworks() -> Iterable[Knob]:
-    """Yield what one framework alone has, declared in the module that its entry names."""
+    """Yield the knobs of one framework, declared in the module that its entry names."""
     for name, entry in FRAMEWORKS.items():
         for knob in importlib.import_module(entry.knobs).KNOBS:
             yield msgspec.structs.replace(knob, frameworks=(name,))
@@ -49,15 +49,15 @@ def is_known(knob: str) -> bool:
 
 
 def describe(knob: str) -> Knob:
-    """Return what a knob is; an environment variable outside the catalogue is a launch knob."""
+    """Return a knob; an environment variable outside the catalogue is a launch knob."""
     return KNOBS.get(knob) or Knob(knob, Applies.LAUNCH, f"environment variable {knob[4:]}")
 
 
 def fault_of_value(knob: str, value: Value) -> str | None:
-    """Return why a knob cannot have this value on any host, or None if it can.
+    """Return why a value is invalid for a knob on any host, or None if it is valid.
 
-    A variable is judged by its text: 4 and "4" are one. Where a space says "unset", a knob is left
-    alone: that is no value, and not to be asked about.
+    A variable is judged by its text: 4 and "4" are equal. "unset" in a space leaves a knob alone:
+    that is not a value.
     """
     if not str(value).isprintable():  # it goes into shells, units and manifests
         return f"{knob}={value!r} holds control characters; no setting has these"
@@ -77,15 +77,15 @@ _TITLES = {
     WinnerClass.REDUCED_PRECISION: "reduced precision",
 }
 _PRECISIONS = {"mixed_bfloat16": "bf16", "high": "tf32", "1": "tf32"}
-"""Names of precisions where a knob's value is none."""
+"""Names of precisions for values that are not the name."""
 
 
 @functools.lru_cache(maxsize=1 << 16)
 def narrowest_class(configuration: Configuration) -> WinnerClass:
     """Return the narrowest class that allows the configuration.
 
-    `no_code` allows what is set without changing the program: how it is started, and the batch
-    that it is called with. How long requests wait for others is in the program: `same`.
+    `no_code` allows what is set without changing the program: how it is started, and the batch that
+    it is called with. How long requests wait for others is in the program: `same_precision`.
     """
     knobs = [describe(knob) for knob, _ in configuration.settings]
     if any(knob.changes_numerics for knob in knobs):

@@ -23,10 +23,10 @@ def is_index(path: Path) -> bool:
 
 
 def chosen(path: Path, host: Host, model: str = "", framework: str = "") -> Path:
-    """Return the recommended.toml of a path: of an index, that of this host's kind.
+    """Return the recommended.toml of a path; of an index, that for this host's kind.
 
-    model, framework: which is meant, where the index has several.
-    Raises UsageError where none is, or none may be shipped here.
+    model, framework: select one if the index has several. Raises UsageError if there is none, or
+    none that may be shipped here.
     """
     if not is_index(path):
         return path
@@ -78,7 +78,7 @@ def _is_exact(row: Row, index: Index, host: Host) -> bool:
 
 
 def _fits(folder: Path, row: Row, index: Index, host: Host) -> bool:
-    """Tell whether a study was made on such a host, in all that speeds are known to depend on."""
+    """Tell whether a study was made on an equivalent host, in everything that speeds depend on."""
     if _is_exact(row, index, host):
         return True
     try:

@@ -23,7 +23,7 @@ from tuner.space.resolve import workload_facts
 from tuner.space.space import Space
 
 _MAIN, _PAIR = 1e-3, 10.0
-"""What is known of an effect beforehand: of a setting nothing, of a pair that it is small."""
+"""Prior SD of an effect: large for a setting, small for a pair."""
 BASE = "abcd"
 N_CELLS = 2 ** len(BASE)
 
@@ -34,7 +34,7 @@ def is_set(column: str, cell: int) -> bool:
 
 
 class Factors:
-    """The factors of a profile that have an effect here, and what they come to together."""
+    """The factors of a profile that have an effect here, and their settings together."""
 
     def __init__(
         self, profile: Profile, host: Host, workload: Workload, model: ModelFacts, space: Space
@@ -133,9 +133,9 @@ def resolve_design(profile: Profile, factors: Factors, space: Space) -> DesignFi
 def most_telling_first(
     cells: Sequence[Cell], pairs: Sequence[tuple[str, str]], done: Sequence[Cell] = ()
 ) -> list[Cell]:
-    """Order cells so that those that are measured when time is up tell as much as so many can.
+    """Order cells so that a prefix of them is as informative as possible.
 
-    Each is the one that adds most to what those before it tell of all effects together (greedily
+    Each is the one that adds most information on all effects to those before it (greedily
     D-optimal, with a prior as in DuMouchel and Jones 1994). done: those that were measured.
     """
     import numpy as np  # no --help waits for it

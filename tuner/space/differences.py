@@ -1,4 +1,4 @@
-"""What is not here as it was where a recommendation was measured, and whether it matters."""
+"""How this host differs from that of a recommendation, and whether it matters."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _GPUS = "gpus"
 
 
 class Difference(msgspec.Struct, frozen=True):
-    """Something that is not as it was where the recommendation was measured."""
+    """A difference from the host where the recommendation was measured."""
 
     what: str
     there: str
@@ -56,7 +56,7 @@ def _matters(part: str, in_use: set[str], on_cpu: bool) -> bool:
 
 
 def _of_an_older_file(recommendation: Recommendation, host: Host) -> list[Difference]:
-    """Compare what recommendations told before they held the whole identity."""
+    """Compare the fields of older recommendations, which did not hold the whole identity."""
     there = recommendation.host
     pairs: dict[str, tuple[object, object, bool]] = {
         "processor": (there.cpu, host.processor.model, True),

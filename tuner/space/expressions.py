@@ -118,7 +118,7 @@ class Expression:
         self._compute = self._compiled(self._root)
 
     def __reduce__(self) -> tuple[type[Expression], tuple[str]]:
-        """Travel to another process as text: what was compiled cannot."""
+        """Pickle as text: compiled code cannot be sent to another process."""
         return Expression, (self.text,)
 
     def _refuse(self, node: ast.AST, fault: str) -> ExpressionError:
@@ -168,7 +168,7 @@ class Expression:
         return bool(self.evaluate(facts))
 
     def _compiled(self, node: ast.expr) -> _Compute:
-        """Turn a checked node into a function of the facts; conditions are asked very often."""
+        """Turn a checked node into a function of the facts, because it is evaluated often."""
         name = _dotted(node)
         if name in _CONSTANTS:
             constant = _CONSTANTS[name]

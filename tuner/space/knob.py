@@ -1,7 +1,7 @@
-"""What a knob is on every host: when it applies, what it changes, what it can be, how it is set.
+"""A knob on every host: when it applies, what it changes, its domain, how it is set.
 
-Where a library accepts more than its manual says, the domain is the wider one: it is there to
-refuse what could mean nothing.
+If a library accepts more than its manual says, the domain is the wider one: it exists to refuse
+meaningless values.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Bound(msgspec.Struct, frozen=True):
 
 
 class Domain(msgspec.Struct, frozen=True):
-    """What a knob may be set to: whatever one of the fields allows."""
+    """The valid values of a knob: those that one of the fields allows."""
 
     is_boolean: bool = False
     at_least: int | None = None
@@ -55,10 +55,10 @@ class Domain(msgspec.Struct, frozen=True):
     meaning: str = ""
     """The grammar in words."""
     bound: Bound | None = None
-    """None where a number means something on whatever host."""
+    """None if a number is valid on any host."""
 
     def told(self) -> str:
-        """Say what is allowed, in words."""
+        """Write what is allowed."""
         is_whole = self.at_least is not None
         parts = [
             "true or false" if self.is_boolean else "",
@@ -118,7 +118,7 @@ SWITCH = one_of("true", "false", "1", "0", "yes", "no", "on", "off")
 
 
 class Knob(msgspec.Struct, frozen=True):
-    """What a knob is on every host."""
+    """A knob on every host."""
 
     id: str
     applies: Applies
@@ -129,11 +129,11 @@ class Knob(msgspec.Struct, frozen=True):
     how: str = ""
     """How a program sets it, in one line; `{value}` is replaced. Launch knobs need none."""
     marker: str = ""
-    """What compiled code that reads the variable holds; empty where that would say nothing."""
+    """A string in compiled code that reads the variable; empty if it would prove nothing."""
     domain: Domain | None = None
-    """What it can be set to at all; None where any text may mean something."""
+    """Its domain; None if any text may be valid."""
     measures_itself: bool = False
-    """Whether what it compiles is chosen by trial runs, which others must not disturb."""
+    """Whether its compiler chooses by trial runs, which others must not disturb."""
     compiles: bool = False
     """Whether it is a compiler: launches with it take long where another setting changes, too."""
 
@@ -174,7 +174,7 @@ def model(
     measures_itself: bool = False,
     compiles: bool = False,
 ) -> Knob:
-    """Declare what the model is rebuilt or compiled with."""
+    """Declare a knob with which the model is rebuilt or compiled."""
     return Knob(
         id_,
         Applies.MODEL,

@@ -1,4 +1,4 @@
-"""What a configuration's launch knobs mean for starting its processes, as values."""
+"""The launch knobs of a configuration as values for starting its processes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tuner.space.placement import SHARE, Instance, place
 PRELOAD = "LD_PRELOAD"
 """The variable by which a library is loaded before all others (ld.so(8))."""
 _BUILT_IN = ("glibc", "libgomp")
-"""What is in force without a preload."""
+"""The allocator without a preload."""
 
 
 class LaunchPlan(msgspec.Struct, frozen=True):
@@ -42,7 +42,7 @@ class LaunchPlan(msgspec.Struct, frozen=True):
     rank: int = 0
     n_instances: int = 1
     gpu: str = ""
-    """The UUID of the card that computes; empty where the CPU does, and no card is seen."""
+    """The UUID of the card that computes; empty if the CPU does, and no card is visible."""
 
     def variables(self) -> dict[str, str]:
         """Return every variable to set: in a team, also which of its instances this is.
@@ -65,9 +65,10 @@ def plan_launch(
 ) -> tuple[LaunchPlan, ...]:
     """Translate the launch knobs of a configuration for this host: one plan per instance.
 
-    All instances compute on the one card that is measured, where the device is one.
+    On a card, all instances compute on the one that is measured.
 
-    Raises UsageError if it names a library or node that is not here, or more cores than there are.
+    Raises UsageError if it names a library or node that does not exist, or more cores than there
+    are.
     """
     settings = configuration.as_dict()
     environment: dict[str, str] = {}

@@ -1,4 +1,4 @@
-"""What a space holds, to be listed and counted."""
+"""The content of a space, to be listed and counted."""
 
 from __future__ import annotations
 

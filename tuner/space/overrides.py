@@ -1,4 +1,4 @@
-"""Settings that a model's own code makes, and what that means for those of its launch."""
+"""Settings in a model's own code, and their effect on those of its launch."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def overridden(settings: Iterable[OwnSetting]) -> dict[str, str]:
 
 
 def warnings_of(facts: ModelFacts) -> list[str]:
-    """Say of each such setting where it is, what it does and what removing it may bring."""
+    """Write for each such setting its place, its effect, and what removing it may gain."""
     return [_told(each) for each in facts.own_settings]
 
 

@@ -1,14 +1,14 @@
-"""Which CPUs each instance of a configuration gets: never more cores than this process may use.
+"""The CPUs of each instance of a configuration: never more cores than this process may use.
 
 Cores are taken in the order of the machine (socket, node, last-level cache, core), so that
-neighbours in it are close. What an instance may use of a core is decided by `launch.cpus`: all of
+neighbours in it are close. `launch.cpus` decides which CPUs of a core an instance may use: all of
 its allowed hardware threads, or the first one.
 
-    compact   each instance takes the next cores: close together, and filled from one end
-    spread    each instance takes its cores from as many last-level caches as there are, one after
-              another: more cache and more memory channels for an instance, longer ways between them
-    per_node  instances are dealt over the NUMA nodes, each one wholly inside one node
-    per_llc   instances are dealt over the last-level caches, each one wholly inside one group
+compact   each instance takes the next cores: close together, and filled from one end
+spread    each instance takes its cores from as many last-level caches as there are, one after
+          another: more cache and more memory channels for an instance, longer ways between them
+per_node  instances are dealt over the NUMA nodes, each one wholly inside one node
+per_llc   instances are dealt over the last-level caches, each one wholly inside one group
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Instance(msgspec.Struct, frozen=True):
 
 
 class Placement(msgspec.Struct, frozen=True):
-    """Where the instances of a configuration run; no instance where that cannot be."""
+    """The places of a configuration's instances; empty if they cannot be placed."""
 
     instances: tuple[Instance, ...]
     usable_cores: int
@@ -61,7 +61,7 @@ class Placement(msgspec.Struct, frozen=True):
 
 
 def place(settings: Mapping[str, Value], host: Host) -> Placement:
-    """Return where the instances run under these settings; what is not set is at its default."""
+    """Return the places of the instances under these settings; others have their defaults."""
     node = settings.get(NUMA_NODE, "none")
     cores = _cores(host, node, one_per_core=settings.get(CPUS) == "one_per_core")
     quota = host.limits.quota_cores
@@ -161,7 +161,7 @@ class Placements:
         return self._with_facts(settings)[0]
 
     def facts(self, settings: Mapping[str, Value]) -> dict[str, Any]:
-        """Return what formulas may ask about the instances; nothing where there is none."""
+        """Return the facts about instances that formulas may use; empty if there is none."""
         return self._with_facts(settings)[1]
 
     def _with_facts(self, settings: Mapping[str, Value]) -> tuple[Placement, dict[str, Any]]:
@@ -174,9 +174,9 @@ class Placements:
     def reduce(
         self, kept: dict[str, Value], values: Callable[[str], Iterable[Value]]
     ) -> list[tuple[str, str]]:
-        """Leave the fewest placing settings with the same effect; return those that cannot be.
+        """Leave the fewest placing settings with the same effect; return those that are impossible.
 
-        values: what the space knows for a knob: nothing else is put into the settings.
+        values: the space's values for a knob: no others are used.
         """
         dead: list[tuple[str, str]] = []
         for knob in (PLACEMENT, CORES_PER_INSTANCE, INSTANCES):
@@ -198,7 +198,7 @@ class Placements:
 def _alternatives(
     kept: Mapping[str, Value], meant: Placement, values: Callable[[str], Iterable[Value]]
 ) -> Iterator[dict[str, Value]]:
-    """Yield what may say the same of cores and placement, the fewest settings first."""
+    """Yield alternatives with the same cores and placement, the fewest settings first."""
     cores: Value = meant.instances[0].n_cores
     if cores not in (*values(CORES_PER_INSTANCE), kept.get(CORES_PER_INSTANCE)):
         cores = kept.get(CORES_PER_INSTANCE, SHARE)

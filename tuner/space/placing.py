@@ -1,4 +1,4 @@
-"""Where the instances of a recommendation run on this host."""
+"""The places of a recommendation's instances on this host."""
 
 from __future__ import annotations
 
@@ -17,11 +17,12 @@ from tuner.space.placement import PLACING
 def plans_here(
     recommendation: Recommendation, settings: Configuration, host: Host
 ) -> tuple[LaunchPlan, ...]:
-    """Return how to start each instance, by rank: where its placement says.
+    """Return how to start each instance, by rank, according to its placement.
 
-    settings: those of the recommendation that can be applied here. On another host, settings that
-    place instances are worked out anew, because the placements name the CPUs of the first one.
-    Raises UsageError for a library, node or CPU that is not here.
+    settings: those of the recommendation that can be applied here. On another host, placements are
+    computed again from the settings, because they name the CPUs of the first one.
+
+    Raises UsageError for a library, node or CPU that does not exist here.
     """
     plans = plan_launch(settings, host)
     given = recommendation.placements

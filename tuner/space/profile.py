@@ -79,7 +79,7 @@ class ValueEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     substitute: str | int | float | bool | list[str | int | float | bool] | None = None
 
     def substitutes(self) -> tuple[Value, ...]:
-        """Return what may stand in for the value, the preferred one first."""
+        """Return the substitutes of a value, the preferred one first."""
         if self.substitute is None:
             return ()
         return tuple(self.substitute) if isinstance(self.substitute, list) else (self.substitute,)
@@ -112,9 +112,9 @@ class BaselineEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class FactorEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A `[[factor]]` as written: what a cell of the designed part has set, or has not.
+    """A `[[factor]]` as written: what a cell of the designed part sets, or does not.
 
-    Its settings may ask which other factors the cell has: factor.NAME.
+    Its settings may use which other factors the cell has: factor.NAME.
     """
 
     name: str
@@ -125,13 +125,13 @@ class FactorEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     interacts: list[str] = []
     """Factors with which together it is known to do more, or less, than both alone."""
     of_cores: bool = False
-    """Whether it is about how the cores are shared out: what it does on two says nothing of 64."""
+    """Whether it is about how cores are shared: its effect on two cores says nothing about 64."""
     when: str = ""
     why: str = ""
 
 
 class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A search space as written, with what it extends already merged in."""
+    """A search space as written, merged with the one that it extends."""
 
     schema_version: int
     title: str
@@ -143,7 +143,7 @@ class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     device: str = CPU
     """What models are measured on."""
     caution: str = ""
-    """What whoever names the profile should know; warned of in every study."""
+    """A notice for users of the profile; every study warns of it."""
     name: str = ""
 
 

@@ -203,7 +203,7 @@ class _File:
                     self._formula(value[1:], (*where, "settings"), others)
 
     def _value(self, knob: str, value: Value | ValueEntry, where: tuple[str | int, ...]) -> None:
-        """Refuse what the knob cannot be set to; a formula's value is checked when it is known."""
+        """Refuse invalid values of the knob; a formula's value is checked once it is known."""
         literal = value.value if isinstance(value, ValueEntry) else value
         if isinstance(value, str) and value.startswith("="):
             if not value.isprintable():
@@ -261,7 +261,7 @@ class _File:
 
 
 def _known_knobs(name: str) -> str:
-    """Say what a knob may be called: the nearest name, or all that are no variables."""
+    """Suggest a knob's name: the nearest, or all that are not variables."""
     close = difflib.get_close_matches(name, KNOBS, n=1)
     if close:
         return f"did you mean {close[0]}?"
@@ -277,7 +277,7 @@ def _path_of(message: str) -> tuple[str | int, ...]:
 
 
 def _allowed(where: tuple[str | int, ...]) -> str:
-    """Say what may stand at a place of the file."""
+    """Write what is allowed at a place of the file."""
     struct: type[msgspec.Struct] = Profile
     if where and where[0] == "knob":
         struct = ValueEntry if len(where) > 3 else KnobEntry

@@ -1,7 +1,7 @@
-"""Read a recommendation against the catalogue: only what could be a study's own is believed.
+"""Check a recommendation against the catalogue: only what could be a study's own is accepted.
 
-The file may come from anywhere, and what it says goes into environments, programs, units and
-manifests. Whoever acts on one reads it here; record/files.py knows the file's form alone.
+The file may come from anywhere, and its content goes into environments, programs, units and
+manifests. Every reader that acts on one uses this module; record/files.py checks only the form.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ allowed it in every class."""
 def read_recommended(path: Path) -> Recommendation:
     """Read a `recommended.toml`, or a study's in its folder.
 
-    Raises UsageError if it is none, or says what no study can have recommended.
+    Raises UsageError if it is invalid, or contains what no study can have recommended.
     """
     found = read_recommendation(path)
     if fault := fault_of(found):
@@ -104,9 +104,9 @@ def _fault_of_setting(setting: Setting, framework: str) -> str | None:
 
 
 def _fault_of_environment(r: Recommendation) -> str | None:
-    """Compare the variables with what the settings make of them.
+    """Compare the variables with those that follow from the settings.
 
-    Where a preloaded library lies depends on the host; its file's name does not.
+    The path of a preloaded library depends on the host; its file's name does not.
     """
     wanted = {s.knob[4:]: str(s.value) for s in r.settings if s.knob.startswith("env.")}
     found = {name: value for name, value in r.environment.items() if name != PRELOAD}
@@ -141,7 +141,7 @@ def _fault_of_preload(preloaded: Sequence[str], libraries: Iterable[str]) -> str
 
 
 def _fault_of_packages(packages: Mapping[str, str], preloaded: Sequence[str]) -> str | None:
-    """Compare what pip is to install with what is known to bring the preloaded libraries."""
+    """Compare the packages for pip with those known to bring the preloaded libraries."""
     for file, package in packages.items():
         if file not in preloaded:
             return f"[packages] has {file}, which {PRELOAD} does not name"
@@ -152,7 +152,7 @@ def _fault_of_packages(packages: Mapping[str, str], preloaded: Sequence[str]) ->
 
 
 def _fault_of_placements(r: Recommendation) -> str | None:
-    """Return what is wrong with the placements; older files hold one that says nothing."""
+    """Return the fault in the placements; older files hold an empty one."""
     for placement in r.placements:
         cpus = placement.cpus
         if cpus is not None and _LONG_NUMBER.search(cpus):

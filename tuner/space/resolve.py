@@ -72,11 +72,11 @@ def resolve_space(
 ) -> Space:
     """Resolve a profile into the space of a workload on a host.
 
-    model: what a child process told of the model with nothing set: its effective defaults, and
-    which variables nothing reads.
-    Restrictions of knobs that are another framework's are passed over (restrictions.check_known
-    refuses those that are nobody's). Raises UsageError or ExpressionError for what cannot be
-    resolved.
+    model: facts from a child process without settings: the effective defaults, and the variables
+    that nothing reads. Restrictions of another framework's knobs are skipped
+    (restrictions.check_known refuses unknown ones).
+
+    Raises UsageError or ExpressionError for what cannot be resolved.
     """
     facts = {**host.facts(), **workload_facts(workload, model)}
     restrictions = _without_aliases(restrictions, profile, workload.framework)
@@ -148,7 +148,7 @@ def _resolve_knob(
 
 
 class _Evaluated(msgspec.Struct):
-    """What the values of an entry come to on a host."""
+    """The values of an entry on a host."""
 
     values: list[Value] = []
     dropped: list[tuple[Value, str]] = []
@@ -156,7 +156,7 @@ class _Evaluated(msgspec.Struct):
     substitutes: list[tuple[Value, Value]] = []
     """A dropped value, and one that may stand in for it."""
     beside: list[tuple[Value, str, str]] = []
-    """A value whose condition asks other settings, the condition, and the reason."""
+    """A value with a condition on other settings, the condition, and the reason."""
 
 
 def _evaluated(entry: KnobEntry, facts: Mapping[str, Any]) -> _Evaluated:
@@ -198,7 +198,7 @@ def _asked(
     known: list[Value],
     dropped: list[tuple[Value, str]],
 ) -> tuple[Value, ...]:
-    """Return the values a user asked for, without the default; refuse what cannot be."""
+    """Return the values that a user requested, without the default; refuse invalid ones."""
     for value in asked:
         for gone, why in dropped:
             if same(value, gone):
@@ -212,9 +212,9 @@ def _asked(
 
 
 def _is_free(knob: Knob, value: Value, known: tuple[Value, ...]) -> bool:
-    """Tell whether a value that the profile does not list may be asked for all the same.
+    """Tell whether a value may be requested although the profile does not list it.
 
-    A variable may be anything, a variable or a batch that counts something a positive number.
+    A variable may be anything; a variable or a batch that counts something, a positive number.
     """
     if any(isinstance(v, int) and not isinstance(v, bool) for v in known):
         is_count = isinstance(value, int) and not isinstance(value, bool) and value > 0
@@ -245,7 +245,7 @@ def _without_aliases(restrictions: Restrictions, profile: Profile, framework: st
 
 
 def without_effect(space: Space, restrictions: Restrictions) -> dict[str, str]:
-    """Return what was asked for (--set, --fix) and can have no effect here, with the reason."""
+    """Return requested values (--set, --fix) that can have no effect here, with the reason."""
     found = {}
     fixed = {k: v for k, v in restrictions.fixed.items() if k in space.by_id}
     for knob, why in space.dead(fixed):
@@ -259,6 +259,6 @@ def without_effect(space: Space, restrictions: Restrictions) -> dict[str, str]:
 def profile_matches(profile: Profile, host: Host) -> bool:
     """Tell whether a profile names this host; one without a condition matches every host.
 
-    Raises ExpressionError if the condition asks what is not known.
+    Raises ExpressionError if the condition uses an unknown fact.
     """
     return not profile.matches or Expression(profile.matches).holds(host.facts())

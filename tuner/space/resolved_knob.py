@@ -9,15 +9,15 @@ from tuner.space.catalogue import fault_of_value
 from tuner.space.knob import Knob
 
 UNSET = "unset"
-"""Stands for "left alone" where it is not known what is in force then."""
+"""Means "left alone" if the value in force is then unknown."""
 
 
 class ResolvedKnob(msgspec.Struct, frozen=True):
-    """A knob with what it may be here."""
+    """A knob with its possible values here."""
 
     knob: Knob
     default: Value
-    """What is in force when nothing is set; UNSET where that cannot be known."""
+    """The value in force when nothing is set; UNSET if unknown."""
     choices: tuple[Value, ...]
     """Everything that may be searched; the default first unless a value is fixed."""
     all_values: tuple[Value, ...]
@@ -42,9 +42,9 @@ class ResolvedKnob(msgspec.Struct, frozen=True):
     beside: tuple[tuple[Value, str, str], ...] = ()
     """Values that other settings allow or not: value, condition, and why not elsewhere."""
     follows: str = ""
-    """What is in force by default where the instances are pinned to fewer CPUs."""
+    """The default value if the instances are pinned to fewer CPUs."""
     at_most: str = ""
-    """The largest number that is possible beside the settings above."""
+    """The largest possible number with the settings above."""
 
     @property
     def id(self) -> str:

@@ -1,4 +1,4 @@
-"""What a user narrows on the command line: --set, --fix, --exclude, --numerics."""
+"""Restrictions on the command line: --set, --fix, --exclude, --numerics."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ NOT_A_SETTING = {
     "env.LD_AUDIT": "it names a library to run",
     "env.HOME": "it is no setting",
 }
-"""Variables that would change what is measured, not how fast it is."""
+"""Variables that would change the work itself, not its speed."""
 
 Numerics = Literal["both", "same", "reduced"]
 
@@ -52,7 +52,7 @@ class Restrictions(msgspec.Struct, frozen=True):
 def parse_value(text: str) -> Value:
     """Read a value as typed: true, false, a whole number, a number, or text.
 
-    What no file of this tool could hold as a number (more than 64 bits, infinite) is text.
+    Numbers that no file of this tool could hold (more than 64 bits, infinite) stay text.
     """
     if text in ("true", "false", "True", "False"):
         return text.lower() == "true"
@@ -84,7 +84,7 @@ def _parts(text: str) -> list[str]:
 def parse_restrictions(
     set_: Iterable[str], fix: Iterable[str], exclude: Iterable[str], numerics: Numerics
 ) -> Restrictions:
-    """Read the options; raises UsageError for what is none, or contradicts itself."""
+    """Read the options; raises UsageError for invalid or contradictory ones."""
     values = {}
     for text in set_:
         knob, value = _split("--set", text)

@@ -1,7 +1,7 @@
 """The feasible configurations of a workload on a host, each in one canonical form.
 
-Two configurations that have the same effect here are one: a value equal to what is in force anyway
-is the default, and a knob that another setting makes dead does not count.
+Two configurations with the same effect here are one. A value equal to the one in force anyway is
+the default. A knob that another setting makes ineffective does not count.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class Space:
     ) -> list[tuple[str, str]]:
         """Return the settings that have no effect here, each with the reason.
 
-        is_literal: as in `canonical`, which keeps what this does not return.
+        is_literal: as in `canonical`, which keeps all others.
         """
         return self._settle(settings, is_literal=is_literal)[1]
 
@@ -141,7 +141,7 @@ class Space:
     def _why_not(
         self, knob: ResolvedKnob, value: Value, facts: Mapping[str, Any], *, is_literal: bool
     ) -> str:
-        """Return why a live knob cannot have this value beside these facts; empty if it can."""
+        """Return why a live knob cannot have this value with these facts; empty if it can."""
         for conditional, when, why in knob.beside:
             if same(value, conditional) and not self._formula(when).holds(facts):
                 return why
@@ -168,9 +168,9 @@ class Space:
     def _settle_placement(
         self, kept: dict[str, Value], facts: dict[str, Any]
     ) -> list[tuple[str, str]]:
-        """Reduce the placing settings to the fewest with the same effect; return dead ones.
+        """Reduce the placing settings to the fewest with the same effect; return ineffective ones.
 
-        From then on the facts tell what is left to an instance.
+        The facts then contain what is left to an instance.
         """
         dead: list[tuple[str, str]] = []
         if self._placements is not None and kept.keys() & ALONE.keys():
@@ -203,7 +203,7 @@ class Space:
         return found
 
     def _why_dead(self, knob: ResolvedKnob, facts: Mapping[str, Any]) -> str:
-        """Return why a knob has no effect beside these facts; empty if it has."""
+        """Return why a knob has no effect with these facts; empty if it has."""
         if knob.id in self._unread:
             return self._unread[knob.id]
         condition = self._conditions.get(knob.id)
@@ -228,7 +228,7 @@ class Space:
         return values
 
     def placed(self, configuration: Configuration) -> Placement | None:
-        """Return where a configuration's instances run; None where the space has no host."""
+        """Return the places of a configuration's instances; None if the space has no host."""
         if self._placements is None:
             return None
         return self._placements.of(configuration.as_dict())
@@ -271,7 +271,7 @@ class Space:
         return self._is_within_choices(configuration)
 
     def _is_within_choices(self, configuration: Configuration) -> bool:
-        """Tell whether every knob has one of its choices, or is dead beside the others."""
+        """Tell whether every knob has one of its choices, or is ineffective with the others."""
         set_ = configuration.as_dict()
         return all(
             any(same(value, choice) for choice in self.by_id[knob].choices)
@@ -297,7 +297,7 @@ class Space:
     def adjacent(self, configuration: Configuration) -> tuple[Configuration, ...]:
         """Return the feasible configurations that differ in one knob, in the order of the knobs.
 
-        Asked again and again about the same few configurations: the answers are kept.
+        Cached, because it is called for the same few configurations.
         """
         if configuration not in self._adjacent:
             self._adjacent[configuration] = self._one_step_from(configuration)
@@ -318,5 +318,5 @@ class Space:
         return tuple(found)
 
     def fixed_by_user(self) -> dict[str, Value]:
-        """Return what --fix asked for; other knobs may have a single choice as well."""
+        """Return the values of --fix; other knobs may have a single choice as well."""
         return {k.id: k.choices[0] for k in self.knobs if k.asked.startswith("--fix ")}

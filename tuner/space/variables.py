@@ -1,4 +1,4 @@
-"""What is known of environment variables by name: which libraries read, and which nothing reads.
+"""Environment variables by name: which libraries read them, and which nothing reads.
 
 The names of closed families are those in the strings of the libraries themselves: libiomp5 of
 intel-openmp 2025, libgomp of GCC 13, and the MKL inside PyTorch 2.13's libtorch_cpu.so.
@@ -120,10 +120,10 @@ def unread(name: str, value: str) -> Unread | None:
 
 
 def misspelt(name: str, others: Iterable[str] = ()) -> str | None:
-    """Return the variable that a name seems to be a slip of, or None.
+    """Return the variable of which a name seems to be a typo, or None.
 
-    One slip of the keyboard, two in a long name of a family whose names are all known. A name of
-    another family is none, however near: MKL_DYNAMIC is not OMP_DYNAMIC.
+    One typo, or two in a long name of a family whose names are all known. A name of another family
+    never counts, however similar: MKL_DYNAMIC is not OMP_DYNAMIC.
 
     others: further names that are read.
     """

@@ -1,8 +1,8 @@
-"""A recommendation in the words of what it is deployed with: one file per target.
+"""A recommendation in the format of a deployment target: one file per target.
 
 Each target is a function of a recommendation, the program's command line and the name of the
-recommendation's file, and returns the whole text of a file. What a target cannot express, or needs,
-stands in it as a comment.
+recommendation's file, and returns the text of a file. Comments in it say what the target cannot
+express, and what it needs.
 """
 
 from __future__ import annotations
@@ -34,4 +34,4 @@ TARGETS: dict[str, Export] = {
     "python": python.render,
 }
 EXECUTABLE = ("shell", "tfserving")
-"""Targets whose file is run."""
+"""Targets whose file is executable."""

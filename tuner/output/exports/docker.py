@@ -20,7 +20,7 @@ from tuner.record.recommendation import Placement, Recommendation
 
 
 def render(recommendation: Recommendation, command: Sequence[str], source: str) -> str:
-    """Return lines that go to the end of a Dockerfile: what is preloaded is so in every RUN."""
+    """Return lines for the end of a Dockerfile: a preload there affects every RUN."""
     r = recommendation
     needed = libraries(r)
     packages = [library.debian for library in needed if library.debian]

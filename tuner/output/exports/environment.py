@@ -17,7 +17,7 @@ from tuner.record.recommendation import Recommendation
 from tuner.space.launching import PRELOAD
 
 _LITERAL = re.compile(r"[A-Za-z0-9_./:,=+@%{}-]*")
-"""What each of the three takes as it is."""
+"""The characters that all three formats take literally."""
 
 
 def render(recommendation: Recommendation, command: Sequence[str], source: str) -> str:

@@ -81,13 +81,13 @@ def _memory_mib(recommendation: Recommendation) -> int:
 
 
 def _huge_pages_mib(recommendation: Recommendation) -> int:
-    """Return reserved huge pages, as many as memory; 0 where none are asked for."""
+    """Return reserved huge pages, as many as memory; 0 if none are needed."""
     tunables = recommendation.environment.get("GLIBC_TUNABLES", "")
     return _memory_mib(recommendation) if "malloc.hugetlb=2" in tunables else 0
 
 
 def _kubelet(recommendation: Recommendation) -> list[str]:
-    """Say what the manifest cannot: what kubelet and image must be told."""
+    """Say what the manifest cannot: the configuration of kubelet and image."""
     r = recommendation
     lines = ["image: put yours"]
     if r.workload.scenario == SERVER:

@@ -1,4 +1,4 @@
-"""What a recommendation needs beyond the settings that a target can hold, as comment lines."""
+"""The needs of a recommendation beyond settings that a target can hold, as comment lines."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tuner.space.catalogue import is_applied_inside
 from tuner.space.knobs_of.launch import CPUS, MAX_WAIT
 
 _COMPILED = ("torch.compile.mode", "torch.export.mode")
-"""Settings with which TorchInductor builds C++ where the program runs."""
+"""Settings with which TorchInductor builds C++ when the program runs."""
 _HUGE = ("hugetlb", "MIMALLOC_LARGE_OS_PAGES", "THP_MEM_ALLOC_ENABLE", "thp:")
 
 
@@ -30,7 +30,7 @@ def _one_line(text: str) -> str:
 
 
 def max_wait_ms(recommendation: Recommendation) -> int | None:
-    """Return how long requests wait for others to fill a batch; None where none arrived."""
+    """Return how long requests wait for others to fill a batch; None without requests."""
     if recommendation.slo is None:
         return None
     settings = {setting.knob: setting.value for setting in recommendation.settings}
@@ -38,7 +38,7 @@ def max_wait_ms(recommendation: Recommendation) -> int | None:
 
 
 def heading(recommendation: Recommendation, source: str) -> list[str]:
-    """Say what was confirmed, of what and where; source: the name of the recommendation's file."""
+    """Write the claim, its workload and host; source: the name of the recommendation's file."""
     r = recommendation
     claim = r.nothing_set
     if r.claim.speedup is not None and not claim:
@@ -69,7 +69,7 @@ def _computed(recommendation: Recommendation) -> str:
 
 
 def program_changes(recommendation: Recommendation, source: str) -> list[str]:
-    """Say what the program itself must do; source: the recommendation's file."""
+    """Write what the program itself must do; source: the recommendation's file."""
     lines = [
         f"the program itself must: {setting.knob}={setting.value}: {setting.how}"
         for setting in recommendation.settings
@@ -82,12 +82,12 @@ def program_changes(recommendation: Recommendation, source: str) -> list[str]:
 
 
 def needs_compiler(recommendation: Recommendation) -> bool:
-    """Tell whether something is compiled where the program runs."""
+    """Tell whether something is compiled when the program runs."""
     return any(setting.knob in _COMPILED for setting in recommendation.settings)
 
 
 def on_the_image(recommendation: Recommendation) -> list[str]:
-    """Say what must be installed where the program runs."""
+    """Write what must be installed where the program runs."""
     lines = [needed(library) for library in libraries(recommendation)]
     if needs_compiler(recommendation):
         lines.append("needs a C++ compiler (g++) where the program runs, which compiles there")
@@ -101,7 +101,7 @@ def on_the_image(recommendation: Recommendation) -> list[str]:
 
 
 def on_the_node(recommendation: Recommendation) -> list[str]:
-    """Say what the kernel must allow, and which device must be there."""
+    """Write what the kernel must allow, and which device must exist."""
     r = recommendation
     lines = []
     if needs_gpu(r):
@@ -129,7 +129,7 @@ def placing_command(placement: Placement) -> list[str]:
 
 
 def notes(recommendation: Recommendation, source: str) -> list[str]:
-    """Return what every file begins with: what it is, and what else it needs.
+    """Return the first lines of every file: what it is, and what else it needs.
 
     source: the name of the recommendation's file.
     """
@@ -155,6 +155,6 @@ def leaves_siblings(recommendation: Recommendation) -> bool:
 
 
 def refuse_command(target: str, command: Sequence[str]) -> None:
-    """Raise UsageError where a program is given to a target that starts none."""
+    """Raise UsageError if a program is given to a target that starts none."""
     if command:
         raise UsageError(f"--to {target} starts no program of yours: leave out -- {command[0]} ...")

@@ -1,7 +1,7 @@
-"""Where the libraries to preload lie: fixed paths, or found at start where pip installed them.
+"""The paths of preloaded libraries: fixed, or found at start where pip installed them.
 
-A path of the environment that was measured in means nothing elsewhere. A recommendation names such
-a library by its file, and tells the package that holds it.
+A path of the measured environment means nothing elsewhere. A recommendation names such a library by
+its file, and states the package that holds it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _DEBIAN = {
 _PYPI = {"libiomp5": "intel-openmp"}
 """What earlier files do not name."""
 _BEHIND = {"libmimalloc": "libatomic1"}
-"""Debian packages that hold what the library of a pip package needs itself (host/libraries.py)."""
+"""Debian packages that hold the dependencies of a pip package's library (host/libraries.py)."""
 _LINKS = "/usr/local/lib"
 """Where an image has what pip installs, at a path that does not depend on Python's version."""
 _FIND = (
@@ -33,14 +33,14 @@ _FIND = (
 
 
 class Library(msgspec.Struct, frozen=True):
-    """A library that the loader is told to load first."""
+    """A library that the loader loads first."""
 
     path: str
-    """On the host where it was measured; of what pip installed, the file's name alone."""
+    """Its path on the host where it was measured; for pip's, the file's name alone."""
     debian: str = ""
-    """The Debian or Ubuntu package that holds it there, or what it needs."""
+    """The Debian or Ubuntu package that holds it there, or its dependencies."""
     pypi: str = ""
-    """What pip is asked for."""
+    """The requirement for pip."""
 
     @property
     def name(self) -> str:
@@ -73,7 +73,7 @@ def _library(path: str, package: str) -> Library:
 
 
 def are_found_at_start(recommendation: Recommendation) -> bool:
-    """Tell whether a path is known only where the program is started."""
+    """Tell whether a path is known only when the program is started."""
     return bool(recommendation.packages)
 
 
@@ -101,11 +101,11 @@ def in_a_shell(recommendation: Recommendation) -> dict[str, str]:
 
 
 def exports(recommendation: Recommendation, script: str, *, first_is_program: bool) -> list[str]:
-    """Return lines of a shell that export every variable.
+    """Return shell lines that export every variable.
 
-    script: names the script in its complaints. first_is_program: whether its first argument is the
-    program; where that is a Python, its environment is the one to look into. What pip did not
-    install there ends the script with 125: the program would run without what was confirmed.
+    script: names the script in its messages. first_is_program: whether its first argument is the
+    program; if that is a Python, its environment is searched. If pip did not install a library
+    there, the script ends with 125, because the program would run without a confirmed setting.
     """
     r = recommendation
     fixed = dict(r.environment)

@@ -20,7 +20,7 @@ from tuner.space.catalogue import is_applied_inside
 
 
 def render(recommendation: Recommendation, command: Sequence[str], source: str) -> str:
-    """Return the lines of a program that reads the recommendation's file beside it."""
+    """Return the lines of a program that reads the recommendation's file next to it."""
     r = recommendation
     refuse_command("python", command)
     inside = [s for s in r.settings if is_applied_inside(s.knob)]

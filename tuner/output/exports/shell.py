@@ -41,7 +41,7 @@ def render(recommendation: Recommendation, command: Sequence[str], source: str) 
 
 
 def _started(placement: Placement) -> str:
-    """Return the shell's words that start the program where it belongs."""
+    """Return the shell words that start the program on its CPUs and nodes."""
     return "".join(f"{shlex.quote(word)} " for word in placing_command(placement)) + '"$@"'
 
 

@@ -23,7 +23,8 @@ _FLAGS = {
     "TF_NUM_INTRAOP_THREADS": "--tensorflow_intra_op_parallelism",
     "TF_NUM_INTEROP_THREADS": "--tensorflow_inter_op_parallelism",
 }
-"""What the server sets itself, whatever the variables say (main.cc of tensorflow/serving)."""
+"""Settings that the server makes itself, whatever the variables say (main.cc of
+tensorflow/serving)."""
 _TIMEOUT_US = 1000
 
 

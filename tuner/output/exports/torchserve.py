@@ -23,7 +23,7 @@ _MAX_BATCH_DELAY_MS = 100
 
 
 def render(recommendation: Recommendation, command: Sequence[str], source: str) -> str:
-    """Return the file: workers, batch, and compiling where TorchServe can be told to.
+    """Return the file: workers, batch, and compiling as far as TorchServe supports it.
 
     Its keys: TorchServe's documentation, "Model config" (minWorkers, maxWorkers, batchSize,
     maxBatchDelay, pt2). Raises UsageError for a model of another framework.

@@ -14,7 +14,7 @@ _COLOURS = (GREY, BLUE, GREEN, ORANGE)
 def batches(result: Result) -> Chart | None:
     """Draw a line per configuration over the batches at which the search measured it.
 
-    None where no configuration was measured at two of them.
+    None if no configuration was measured at two of them.
     """
     curves: dict[str, dict[str, Value]] = {"default": {}}
     for winner_class, winner in result.winners.items():

@@ -1,7 +1,7 @@
-"""A chart in Vega-Lite, and how it stands in a page: no script, no request, for light and dark.
+"""A chart in Vega-Lite, and its embedding in a page: no script, no request, for light and dark.
 
-Vega writes what screen readers say of each mark (WAI-ARIA graphics roles). Text and axes take the
-page's own colour; the others stand out on white and on black (3:1 or more).
+Vega writes the text for screen readers at each mark (WAI-ARIA graphics roles). Text and axes have
+the page's own colour; the others are visible on white and on black (3:1 or more).
 https://vega.github.io/vega-lite/docs/, https://www.w3.org/TR/graphics-aria-1.0/
 """
 
@@ -67,14 +67,14 @@ _THEME: Layer = {
 
 
 class Chart(msgspec.Struct, frozen=True):
-    """What a figure shows: `spec` is Vega-Lite without width and theme."""
+    """A figure: `spec` is Vega-Lite without width and theme."""
 
     title: str
     summary: str
-    """What is seen, in a sentence or two: for those who do not see it, and below it for all."""
+    """A description in a sentence or two: for those who cannot see it, and below it for all."""
     spec: Layer
     narrow: Layer | None = None
-    """The same for phones, where that is not only a matter of width."""
+    """The variant for phones, if it differs in more than its width."""
 
 
 def specification(chart: Chart, width: int) -> Layer:
@@ -92,7 +92,7 @@ def specification(chart: Chart, width: int) -> Layer:
 
 
 def in_page(chart: Chart, svg: str) -> str:
-    """Return a chart's drawing as it stands in a page: text as it is drawn, and what it shows."""
+    """Return a chart's drawing as it is put into a page, with its description."""
     svg = svg.replace(f'font-size="{_MEASURED}px"', f'font-size="{_DRAWN}px"')
     label = html.escape(f"{chart.title}: {chart.summary}")
     # inside a page, a namespace is superfluous
@@ -114,10 +114,10 @@ _CUT = " An arrow marks an interval that reaches further than is drawn: to the n
 
 
 def seen_interval(interval: Interval) -> dict[str, Any]:
-    """Return how far an interval is drawn, where it was cut, and the whole of it in words.
+    """Return the drawn part of an interval, where it was cut, and the whole of it in words.
 
-    As fields of a row: `low` and `high`, the numbers of cut ends as `cut_low` and `cut_high`, which
-    are None where nothing is cut, and `told`.
+    As fields of a row: `low` and `high`, the numbers of cut ends as `cut_low` and `cut_high` (None
+    if nothing is cut), and `told`.
     """
     low = max(interval.low, interval.point / WIDEST)
     high = min(interval.high, interval.point * WIDEST)
@@ -156,7 +156,7 @@ def cut_ends(x: Layer, y: Layer) -> list[Layer]:
 
 
 def about_cut(rows: Rows) -> str:
-    """Say in a chart's summary what its arrows mean; empty where it has none."""
+    """Explain a chart's arrows in its summary; empty if it has none."""
     return _CUT if any(row.get("cut_low") or row.get("cut_high") for row in rows) else ""
 
 
@@ -173,9 +173,10 @@ _LEAST_RATIOS = (0.95, 1.05)
 _ABOVE = (1.02, 1.05, 1.1, 1.2, 1.3, 1.4, 1.5, 2, 3, 4, 5, 7, 10, 15, 20, 30, 50, 100, 300, 1000)
 _BELOW = (0.98, 0.95, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1, 0.07, 0.05, 0.03, 0.02,
           0.01, 0.003, 0.001)  # fmt: skip
-"""What a tick of a ratio may say, from 1 outwards."""
+"""The possible labels of a ratio's ticks, from 1 outwards."""
 _TICKS_APART = 1 / 3.5
-"""Least distance between ticks, as a share of the axis: 30 pixels on a phone, beside long names."""
+"""Least distance between ticks, as a share of the axis: 30 pixels on a phone, next to long names.
+"""
 
 
 def ratio_ticks(low: float, high: float) -> list[float]:
@@ -193,7 +194,7 @@ def ratio_ticks(low: float, high: float) -> list[float]:
 def ratio_axis(field: str, rows: Rows, title: str = "against the default") -> Layer:
     """Place marks by a ratio: half as fast is as far from 1 as twice as fast.
 
-    rows: what is drawn; their intervals, as `low` and `high`, lie on the axis as well.
+    rows: the data; their intervals, as `low` and `high`, are on the axis too.
     """
     drawn = [row[name] for row in rows for name in (field, "low", "high") if row.get(name)]
     seen = [*drawn, *_LEAST_RATIOS]

@@ -1,4 +1,4 @@
-"""What each setting of the recommended winner is worth."""
+"""The effect of each setting of the recommended winner."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tuner.record.result import Contribution, Result
 
 
 def contributions(result: Result) -> Chart | None:
-    """Draw the winner against itself without each setting; None where nothing was measured."""
+    """Draw the winner against itself without each setting; None if nothing was measured."""
     found = result.contributions or []
     if not found:
         return None
@@ -57,7 +57,7 @@ def contributions(result: Result) -> Chart | None:
 
 
 def _row(worth: Contribution) -> dict[str, Any]:
-    """Return a setting with what it is worth; a hint has no interval."""
+    """Return a setting with its effect; a hint has no interval."""
     name = f"{worth.knob}={worth.value}"
     if worth.speedup is None:
         hint = {"ratio": worth.ratio, "low": None, "high": None}

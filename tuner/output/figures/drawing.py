@@ -2,8 +2,8 @@
 
     python -P drawing.py < specifications.json > drawings.json
 
-vl-convert brings V8, which reserves gigabytes of addresses and ends its process where it may not
-have them (ulimit -v): what was measured must not depend on that.
+vl-convert contains V8, which reserves gigabytes of addresses and ends its process if it may not
+have them (ulimit -v). The results must not depend on that.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a server's latency does as more requests arrive: every rate that was tried."""
+"""A server's latency over the request rate: every rate that was tried."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _COLOURS = (GREY, BLUE, GREEN, ORANGE)
 def front(result: Result) -> Chart | None:
     """Draw latency over rate, and the highest rate within the bound of each configuration.
 
-    None where no requests arrived.
+    None if no requests arrived.
     """
     slo, sections = result.objective.slo, served(result)
     if slo is None or not sections:

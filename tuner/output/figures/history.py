@@ -1,4 +1,4 @@
-"""What the search tried, in its order, and the best so far."""
+"""The trials of the search, in their order, and the best so far."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _COLOURS = {
 
 
 def history(result: Result) -> Chart | None:
-    """Draw each trial's ratio, failures along the bottom; None where nothing was measured."""
+    """Draw each trial's ratio, failures along the bottom; None if nothing was measured."""
     baselines = {b.name for b in result.baselines}
     rows: Rows = []
     best: Rows = []

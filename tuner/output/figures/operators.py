@@ -1,4 +1,4 @@
-"""Where the time of a call goes: the default beside the recommended winner."""
+"""Where the time of a call goes: the default next to the recommended winner."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _MOST_OPERATORS = 14
 
 
 def operators(result: Result) -> Chart | None:
-    """Draw each operator's share of the time; None where the default was not profiled."""
+    """Draw each operator's share of the time; None if the default was not profiled."""
     shown_of = profiles(result)
     if "default" not in shown_of:
         return None

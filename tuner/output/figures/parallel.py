@@ -11,7 +11,7 @@ _BEST, _FASTER, _OTHER = "best tenth", "faster than the default", "others"
 _COLOURS = {_OTHER: GREY, _FASTER: BLUE, _BEST: GREEN}
 _MOST_KNOBS, _MOST_ON_PHONES = 10, 3
 _LONGEST = 10
-"""Characters of a value beside its axis."""
+"""Characters of a value next to its axis."""
 _NOT_SET = "(not set)"
 """Not "default", which is the name of a value of some settings."""
 
@@ -61,7 +61,7 @@ def parallel(result: Result) -> Chart | None:
 
 
 def _layers(lines: Rows, labels: Rows) -> list[Layer]:
-    """Draw the configurations, the best above the others, and the values beside the axes."""
+    """Draw the configurations, the best above the others, and the values next to the axes."""
     x = {"field": "knob", "type": "nominal", "sort": None, "title": None,
          "axis": {"labelAngle": -35, "grid": True, "gridOpacity": 0.6},
          "scale": {"padding": 1}}  # fmt: skip  # room for the values beside the last one
@@ -110,7 +110,7 @@ def _text(value: Value | None) -> str:
 
 
 def _varied(trials: list[TrialSection]) -> list[str]:
-    """Return the settings of which several values were measured, the most telling first.
+    """Return the settings with several measured values, the most informative first.
 
     Those of the best configuration, then those that were tried most. trials: the best one last.
     """

@@ -1,4 +1,4 @@
-"""What a setting did to each model that taught a rule, and what the rule makes of it."""
+"""A setting's effect in each model that taught a rule, and the rule."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _ALL, _OTHER = "on average over families", "expected of another family (90 %)"
 
 
 def forest(rule: Rule, what: str, where: str, guidelines: Guidelines) -> Chart | None:
-    """Draw the effect in each model with its 95 % interval, the mean, and what is expected."""
+    """Draw the effect in each model with its 95 % interval, the mean, and the prediction."""
     rows = []
     several = len(guidelines.hosts) > 1
     for study in guidelines.studies:

@@ -39,7 +39,7 @@ _COLOURS = {
 
 
 def speedups(result: Result) -> Chart:
-    """Draw what was confirmed as points with intervals, what only the search saw as rings."""
+    """Draw confirmed speedups as points with intervals, those of the search as rings."""
     rows = _rows(result)
     n_hints = sum(row["from"] == "search" for row in rows)
     x = ratio_axis("point", rows)

@@ -19,8 +19,8 @@ from tuner.output.spending import KINDS, MEANING, by_kind, in_seconds, used, wen
 from tuner.record.result import Result
 
 _COLOURS = dict(zip(KINDS, (GREEN, PURPLE, ORANGE, BLUE, OLIVE, PINK, RED, GREY), strict=True))
-"""Neighbours differ for every kind of colour blindness, others may not: the
-number in a part of the bar tells what it is."""
+"""Neighbouring colours differ for every kind of colour blindness; others may not. The number in a
+part of the bar identifies it."""
 _LEAST_NUMBERED = 0.03
 """Share of the bar in which a number has room, 340 pixels wide."""
 

@@ -22,7 +22,7 @@ _WORDS = {"faster": "faster", "keep_default": "keep the default", "ambiguous": "
 
 
 def studies(comparison: Comparison) -> Chart | None:
-    """Draw the speedup of each class of each study; None where none has one."""
+    """Draw the speedup of each class of each study; None if none has one."""
     rows = []
     for study in comparison.studies:
         for line in class_lines(study.result):

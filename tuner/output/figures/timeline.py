@@ -15,7 +15,7 @@ _MOST_POINTS = 150
 
 
 def timeline(result: Result) -> Chart | None:
-    """Draw both over the study's minutes; None where no slice was taken."""
+    """Draw both over the study's minutes; None if no slice was taken."""
     if not result.timeline:
         return None
     paced = [m for m in result.timeline if m.pacer is not None]

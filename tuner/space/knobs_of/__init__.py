@@ -1,1 +1,1 @@
-"""The knobs, declared once each: one file for what a launch sets, one for each library."""
+"""The knobs, declared once each: one file for those of a launch, one for each library."""

@@ -1,4 +1,4 @@
-"""What the fake framework alone has."""
+"""The knobs of the fake framework."""
 
 from __future__ import annotations
 
