@@ -3,9 +3,9 @@
 Everything above the launches is the tool's own: baselines, exploring, the race, the confirmation.
 Not replayed are the memory model (a recorded launch that ran out of memory ran out of it),
 minimising (in a table, a recommendation without some settings is another row that competes anyway)
-and slices beside a busy neighbour. As those it is compared with, the study is asked for the fastest
-configuration of all, precision included: explored and raced is that one question. What counts is
-its leader at any time, whatever the confirmation then says of it.
+and slices next to a busy neighbour. Like its rivals, the study looks for the fastest configuration
+of all, precision included: it explores and races that one class. What counts is its leader at any
+time, whatever the confirmation then says.
 
 In a foreign table a launch is as many equal slices as a study takes at the least, which share its
 recorded seconds: of what is dropped after a first slice, a third of the measuring is paid.

@@ -287,7 +287,7 @@ def test_a_full_disk_stops_the_study_which_goes_on_with_more_room(
                 remount(disk, f"size={size}")
             done = tuned(out)
             assert done.returncode == 1
-            assert "make room, then run the same command to go on" in done.stderr
+            assert "free disk space, then run the same command to resume" in done.stderr
             assert "Traceback" not in done.stderr
             before = n_slices(out)
             assert (before > 0) is (size is not None)

@@ -227,7 +227,7 @@ def _seconds(budget: str | float) -> float:
     if isinstance(budget, str):
         return parse_duration(budget)
     if not (math.isfinite(budget) and budget > 0):
-        raise UsageError(f"a budget of {budget} is none; give seconds, or text like '10m'")
+        raise UsageError(f"a budget of {budget} is invalid; give seconds, or text like '10m'")
     return float(budget)
 
 

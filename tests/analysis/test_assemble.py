@@ -192,8 +192,8 @@ def as_run(same_as: str | None, configuration: Configuration = BASELINE) -> Base
         (0.4, 0.1, None, 0.3, "1.35x (1.3"),
         (0.4, 0.1, "vendor", 0.3, "1.35x (1.3"),
         (0.0, -0.2, None, 0.2, "1.22x (1.22 - 1.22), with nothing set"),  # keep the default
-        (0.0, 0.1, None, None, "that is what is recommended"),  # it alone proved faster
-        (0.4, 0.0, "default", None, "the same: what is set has no effect here"),
+        (0.0, 0.1, None, None, "that is the recommendation"),  # it alone proved faster
+        (0.4, 0.0, "default", None, "the same: these settings have no effect here"),
     ],
 )
 def test_what_is_recommended_is_told_against_how_the_user_runs_it(

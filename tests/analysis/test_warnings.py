@@ -30,11 +30,11 @@ COMPILED = Configuration.of({"fake.compile": "fast"})
 @pytest.mark.parametrize(
     ("winner", "beside", "goal", "words"),
     [
-        (FRAGILE, 4, "fastest", "collapses beside a busy neighbour: 5% of its rate is left"),
+        (FRAGILE, 4, "fastest", "degrades next to a busy neighbour: 5% of its rate is left"),
         (FIRM, 4, "fastest", ""),
-        (FIRM, 0, "fastest", "fare beside a busy neighbour"),
+        (FIRM, 0, "fastest", "fare next to a busy neighbour"),
         (FIRM, 2, "fastest", ""),
-        (FIRM, 2, "robust", "fare beside a busy neighbour"),
+        (FIRM, 2, "robust", "fare next to a busy neighbour"),
         (FIRM, 4, "robust", ""),
     ],
 )

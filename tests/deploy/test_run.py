@@ -316,12 +316,12 @@ def test_what_is_missing_or_different_here_is_said(tmp_path: Path) -> None:
         recommendation(settings, probe()), host, {"KMP_BLOCKTIME": "1", "OMP_NUM_THREADS": "1"}
     )
     notes = "\n".join(elsewhere.notes)
-    assert "confirmed on another host, what it gains here is not known: " in notes
+    assert "confirmed on another host, its gain here is unknown: " in notes
     assert "cores: " in notes
     assert "the program itself must: torch.compile.mode=default: mode" in notes
     assert "confirmed with workload.batch=16" in notes
     assert "set here otherwise: OMP_NUM_THREADS=4 in place of 1" in notes
-    assert "set besides, and not measured: KMP_BLOCKTIME" in notes
+    assert "set in addition, and not measured: KMP_BLOCKTIME" in notes
     assert elsewhere.plans[0].environment == {"OMP_NUM_THREADS": "4"}
     with pytest.raises(CannotRun, match="mimalloc"):
         prepare(recommendation({"launch.allocator": "mimalloc"}, host), host, {})

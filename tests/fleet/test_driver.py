@@ -124,7 +124,7 @@ def test_what_is_waited_for_is_said_once_and_left_in_the_end(tmp_path: Path) -> 
     assert said[0].startswith("waiting: 2 studies left: no host is fit (")
     assert "other programs use" in said[0]
     assert said[-1].startswith("2 studies left: ")
-    assert said[-1].endswith("the same command goes on with them")
+    assert said[-1].endswith("the same command resumes them")
     assert "confirmations" not in "".join(said)
 
 

@@ -287,7 +287,7 @@ def test_what_does_not_bear_a_neighbour_was_measured_all_the_same(bench_of: Make
     ending = records[1].ending
     assert ending is not None
     assert ending.outcome is Outcome.MEASURED
-    assert "beside a busy neighbour: killed by SIGKILL" in ending.reason
+    assert "next to a busy neighbour: killed by SIGKILL" in ending.reason
     assert len(records[1].slices) >= CONFIRM.least
 
 

@@ -90,7 +90,7 @@ BACKWARDS = Interval(1.5, 1.6, 1.4, 0.95)
             of_study(winners={"same_precision": Found("faster", {}, BACKWARDS)}),
             "the speedup of a winner is no interval",
         ),
-        (of_study(fingerprint="other"), "fake-1 is of a host whose noise is not told"),
+        (of_study(fingerprint="other"), "fake-1 is of a host without a noise figure"),
         (of_study(effects={"streams": (20.0, 0.1)}), "an effect is larger than any can be"),
         (of_study(effects={"streams": (0.1, 20.0)}), "an effect is larger than any can be"),
         (of_rule(mean=-20.0), "an effect is larger than any can be"),

@@ -70,15 +70,15 @@ def left_undone(store: Store) -> list[str]:
 @pytest.mark.parametrize(
     ("launches", "told"),
     [
-        (2, "too short even for that: expect no verdict, but hints of what is fast"),
-        (11, "hold that and 1 of 2 baseline(s), and no search"),
-        (25, "hold that and the baselines, and next to no search"),
+        (2, "too short for one: expect no verdict, but hints of what is fast"),
+        (11, "cover it and 1 of 2 baseline(s), and no search"),
+        (25, "cover it and the baselines, and hardly any search"),
         (
             40,
-            "hold that, the baselines and about 12 of the 20 launches that a search wants, and few "
-            "that try a winner without each setting",
+            "cover it, the baselines and about 12 of the 20 launches of a search, and few launches "
+            "of winners without single settings",
         ),
-        (55, "hold that and a search, but may not hold trying each winner without each setting"),
+        (55, "cover it and a search, but perhaps not the winners without each setting"),
         (100, ""),
     ],
 )
@@ -97,9 +97,9 @@ def test_what_a_short_budget_can_and_cannot_do_is_said_once_after_the_defaults_l
     assert len(said) == bool(told)
     for text in said:
         assert ("and 100 s one verdict" in text) == (launches < 10)
-        assert "takes about 10 s here and the smallest claim 100 s" in text
+        assert "takes about 10 s here, and a verdict at least 100 s" in text
         assert told in text
-        assert "; 11m for this study alone would hold baselines, a search and verdicts" in text
+        assert "; 11m for this study would cover baselines, a search and verdicts" in text
 
 
 def test_at_other_batches_only_the_best_of_each_class_is_measured(
@@ -335,4 +335,4 @@ def test_a_budget_that_holds_few_launches_has_none_for_a_pacer(
     assert not study.bench.pacer.is_running
     assert study.most_together == 1
     (said,) = [n.text for n in store.all(WarningNoted)]
-    assert "the budget holds too few launches" in said
+    assert "the budget is too short for more launches" in said

@@ -641,11 +641,11 @@ def test_leads_of_all_arms_over_all_finalists_hold_together(store: Store) -> Non
         ),
         (
             (4, 4), (3, 4), "ambiguous",
-            "the default kept within the bound in 3 of 4 rounds: no ratio says what is gained",
+            "the default kept within the bound in 3 of 4 rounds: there is no speedup",
         ),
         (
             (3, 3), (0, 3), "ambiguous",
-            "the default kept within the bound in 0 of 3 rounds: no ratio says what is gained",
+            "the default kept within the bound in 0 of 3 rounds: there is no speedup",
         ),
     ],
 )  # fmt: skip
@@ -664,11 +664,11 @@ def test_what_missed_a_bound_has_no_ratio(
     [
         (
             "faster", 0.02,
-            "the interval lies above 1 and the point above the noise floor of 2.0%",
+            "the interval is above 1 and the point above the noise floor of 2.0%",
         ),
         (
             "faster", 0.6,
-            "the interval lies above 1 and the point above the noise floor that these few rounds "
+            "the interval is above 1 and the point above the noise floor that these few rounds "
             "allow",
         ),
         ("keep_default", 0.02, "the interval leaves no room for more than the noise floor of 2.0%"),

@@ -228,7 +228,7 @@ def test_each_extent_looks_for_good_at_a_level_of_its_own(here: Here, tmp_path: 
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (("--extend", "10s"), "--extend goes on with a study, and there is none in"),
+        (("--extend", "10s"), "--extend continues a study, and there is none in"),
         (("--extend", "10s", "--budget", "20s"), "both say how long to go on"),
         (("--extend", "soon"), "is not a duration"),
         (("--budget", "0.01s"), "is too short to measure anything"),
@@ -264,4 +264,4 @@ def test_a_study_of_other_options_is_not_gone_on_with(here: Here, tmp_path: Path
 def test_several_models_are_not_gone_on_with(here: Here, tmp_path: Path) -> None:
     ended = here("--models", "fake,fake@seed=3", *FAKE, "--extend", "10s", testbed=MadeUpFake())
     assert ended.returncode == 2
-    assert "--extend goes on with the study of one model" in ended.stderr
+    assert "--extend continues the study of one model" in ended.stderr

@@ -248,14 +248,14 @@ def test_where_everything_collapses_the_default_is_not_proved(store: Store, tmp_
     assert study.candidates.candidate(WinnerClass.SAME_PRECISION) == DEFAULT
     claim = make_claims(study).claim(WinnerClass.SAME_PRECISION)
     assert claim.verdict == "ambiguous"
-    assert "collapses beside a busy neighbour" in claim.reason
+    assert "degrades next to a busy neighbour" in claim.reason
 
 
 def test_without_time_to_see_it_says_so(store: Store, tmp_path: Path) -> None:
     search(store, DEFAULT, FRAGILE, FIRM)
     study = robust(store, tmp_path, budget_s=80.0)
     carried_out(study, probe_finalists(study))
-    assert any("beside a busy neighbour" in note.text for note in store.all(WarningNoted))
+    assert any("next to a busy neighbour" in note.text for note in store.all(WarningNoted))
 
 
 def test_a_setting_that_only_a_neighbour_makes_needed_stays(store: Store, tmp_path: Path) -> None:
@@ -288,7 +288,7 @@ def test_that_there_was_no_time_to_see_every_finalist_beside_a_neighbour_is_said
     carried_out(study, probe_finalists(study))
     assert len(store.launches) == n_launches
     assert [note.text for note in store.all(WarningNoted)] == [
-        "the budget left no time to measure every finalist beside a busy neighbour"
+        "the budget left no time to measure every finalist next to a busy neighbour"
     ]
 
 
@@ -311,7 +311,7 @@ def test_where_no_neighbour_can_be_started_it_is_said_once_and_not_tried_again(
     carried_out(study, probe_finalists(study))
     assert len(store.launches) == n_launches + 1
     assert [note.text for note in store.all(WarningNoted)] == [
-        "default could not be measured beside a busy neighbour"
+        "default could not be measured next to a busy neighbour"
     ]
 
 

@@ -335,7 +335,7 @@ def test_run_sh_starts_a_program_under_the_launch_settings(finished: Finished) -
     tuned = {**os.environ, "OMP_NUM_THREADS": "7", "FOREIGN": "x"}
     again = subprocess.run([cwd / "out/run.sh", "true"], env=tuned, capture_output=True, text=True,
                            check=True)  # fmt: skip
-    assert again.stderr == "run.sh: set besides, and not measured: OMP_NUM_THREADS \n"
+    assert again.stderr == "run.sh: set in addition, and not measured: OMP_NUM_THREADS \n"
 
 
 def test_the_same_command_renders_a_finished_study_again(

@@ -138,7 +138,7 @@ def test_without_loadgen_it_is_said_once_and_nothing_is_asked(
     assert asked_about(validate(study, [WINNER])) == []
     assert asked_about(validate_further(study, [WINNER])) == []
     (warned,) = study.store.all(WarningNoted)
-    assert warned.text.startswith("LoadGen was not asked about the rates: ")
+    assert warned.text.startswith("LoadGen did not test the rates: ")
 
 
 def confirmed(store: Store, rates: Mapping[Configuration, float]) -> None:

@@ -40,7 +40,7 @@ def study_warnings(study: Study, claims: Claims, winner_class: WinnerClass) -> l
     undone = [text.removeprefix(NO_TIME) for text in noted if text.startswith(NO_TIME)]
     if not study.notes.is_done(Phase.CONFIRM):
         texts.insert(
-            0, "the search was not over when this was written: the same command goes on with it"
+            0, "the search was not over when this was written: the same command resumes it"
         )
     if study.notes.is_done(Phase.BASELINES) and (never := never_launched(study)):
         undone.insert(0, f" to measure {', '.join(b.name for b in never)}")
@@ -64,10 +64,10 @@ def study_warnings(study: Study, claims: Claims, winner_class: WinnerClass) -> l
         if claim.verdict == "faster" and _is_unknown_beside(study, claims, claim)
     ]
     if unknown:
-        undone.append(f" to tell how {', '.join(unknown)} fare beside a busy neighbour")
+        undone.append(f" to see how {', '.join(unknown)} fare next to a busy neighbour")
     if undone:  # one line, whatever it holds
         told = ", nor".join(dict.fromkeys(undone))
-        texts.append(f"{NO_TIME}{told}; --extend 10m goes on with the study{_left_over(study)}")
+        texts.append(f"{NO_TIME}{told}; --extend 10m continues the study{_left_over(study)}")
     return list(dict.fromkeys(texts))
 
 
@@ -110,7 +110,7 @@ def _of_bounds(study: Study, claims: Claims) -> list[str]:
     texts = []
     if beyond := study.evaluation.default_exceeds:
         texts.append(
-            f"the default itself lies beyond what is allowed ({beyond}); it is what everything is "
+            f"the default itself exceeds the bound ({beyond}); it is what everything is "
             "compared with all the same"
         )
     faster = [c for k in WinnerClass if (c := claims.claim(k)).verdict == "faster"]
@@ -229,7 +229,7 @@ def _of_a_winner(study: Study, claims: Claims, claim: Claim) -> list[str]:
     fared = beside_neighbour(claims, claim.configuration)
     if fared is not None and fared.collapses:
         texts.append(
-            f"{name} collapses beside a busy neighbour: {fared.kept:.0%} of its rate is left, "
+            f"{name} degrades next to a busy neighbour: {fared.kept:.0%} of its rate is left, "
             f"{fared.speedup:.2f}x the default there; where the host is shared, use --goal robust"
         )
     return texts

@@ -129,7 +129,8 @@ class Adviser:
         if unlike := [name for name in known.strange if name not in HOST_FACTS]:
             shown = "; ".join(fact_in_words(name, self._facts[name]) for name in unlike)
             found.append(
-                f"unlike all that was measured ({shown}): only what holds of every kind is set"
+                f"unlike all that was measured ({shown}): only settings that help every kind "
+                "are set"
             )
         if here not in guidelines.hosts:
             found.append(

@@ -150,7 +150,7 @@ def check_continued(request: Request, folders: Iterable[Path]) -> None:
     missing = [folder for folder in folders if opened_in(folder) is None]
     if request.extends and missing:
         raise UsageError(
-            f"--extend goes on with a study, and there is none in {missing[0]}: give the options "
+            f"--extend continues a study, and there is none in {missing[0]}: give the options "
             "that it was begun with, or --budget to begin one"
         )
 

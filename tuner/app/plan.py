@@ -427,8 +427,8 @@ def outlook(plan: Plan) -> str:
         return f"the study would lie in {plan.folder}"
     if opened.identity == plan.identity:
         return (
-            f"{plan.folder} holds this study already: the same command goes on with it, or renders "
-            "it again; --extend and a larger --budget go on with a finished one"
+            f"{plan.folder} holds this study already: the same command resumes it, or renders "
+            "it again; --extend and a larger --budget continue a finished one"
         )
     return (
         f"{plan.folder} holds another study ({difference(opened, plan)} changed): "

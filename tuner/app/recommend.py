@@ -106,7 +106,7 @@ def _folder(plan: Plan, *, is_given: bool) -> Path:
         return plan.folder.with_name(f"{plan.folder.name}-recommended")
     if opened_in(plan.folder) is not None:
         raise StudyConflict(
-            f"{plan.folder} holds a study, which is worth more: name another folder with --out"
+            f"{plan.folder} holds a study, which is better evidence: name another folder with --out"
         )
     return plan.folder
 
@@ -122,7 +122,7 @@ def _recommend_one(
 ) -> Recommended:
     workload = plan.workload
     adviser = Adviser(plan, host, guidelines)
-    listen(PhaseBegins("trial", "what is recommended is built and called once"))
+    listen(PhaseBegins("trial", "the recommendation is built and called once"))
     with trial_runs(workload, plan.facts, plan.objective, host, TRIAL_S, unheard, testbed) as trial:
         advised, untried = _that_run(adviser, trial)
     notes = [*untried, *adviser.notes()]
@@ -148,7 +148,7 @@ def _that_run(adviser: Adviser, trial: TrialRun) -> tuple[dict[WinnerClass, Advi
     except TimeIsUp as up:
         if up.is_by_default:
             why = f"not tried here: the default alone takes longer than {TRIAL_S:.0f} s"
-            note = f"{why}; of what is predicted, settings of the launch alone are set"
+            note = f"{why}; only predicted settings of the launch are set"
             return {
                 winner_class: _untried(adviser, winner_class, why) for winner_class in WinnerClass
             }, [note]

@@ -169,7 +169,7 @@ def check_request(request: Request) -> None:
         _check_choice("--framework", name, tuple(FRAMEWORKS))
     if request.tolerance is not None and not math.isfinite(request.tolerance):
         raise UsageError(
-            f"--tolerance {request.tolerance} is none; give a finite number such as 0.02"
+            f"--tolerance {request.tolerance} is invalid; give a finite number such as 0.02"
         )
     if request.batch is not None and (fault := fault_of_value(BATCH, request.batch)):
         raise UsageError(f"--batch {request.batch}: {fault}")
@@ -180,9 +180,9 @@ def check_request(request: Request) -> None:
         )
     price = request.price_per_hour
     if price is not None and not 0 < price < 1e6:
-        raise UsageError(f"--price-per-hour {price} is none; give what the host costs: 0.68")
+        raise UsageError(f"--price-per-hour {price} is invalid; give what the host costs: 0.68")
     if not 0 <= request.seed < 2**32:
-        raise UsageError(f"--seed {request.seed} is none; give a whole number below 2**32")
+        raise UsageError(f"--seed {request.seed} is invalid; give a whole number below 2**32")
     check_consistent(restrictions)
 
 

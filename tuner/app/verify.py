@@ -114,7 +114,7 @@ def _plan(
         raise UsageError(f"{path} is of a server, which would be started: name it yourself, as it "
                          "was tuned, with --serve, --url and --requests")  # fmt: skip
     if proof.service is not None and proof.model is not None:
-        raise UsageError("--model and --serve stand instead of each other; give one of them")
+        raise UsageError("--model and --serve exclude each other; give one of them")
     if workload.form != SERVICE and proof.service is not None:
         raise UsageError(f"{path} is of a model, and not of a server: leave out --serve")
     named = workload.model.partition("@")[0]

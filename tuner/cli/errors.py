@@ -18,7 +18,7 @@ from tuner.errors import Interrupted, TuneError, UsageError
 from tuner.host.secrets import redacted
 from tuner.version import __version__
 
-KEPT = "everything measured is stored: the same command goes on where it stopped"
+KEPT = "everything measured is stored: the same command resumes where it stopped"
 _LONGEST = 2000
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 

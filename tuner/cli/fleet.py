@@ -64,10 +64,10 @@ def main(
     for kind, n_studies in Counter(row.kind for row in rows if row.state == "pending").items():
         complain(
             f"{n_studies} of kind {kind} not finished: no host of it is there and fit, or they "
-            "were given up (see their rows); the same command goes on with them"
+            "were given up (see their rows); the same command resumes them"
         )
     if is_output_lost():
-        complain(f"nothing else is lost; see {shlex.quote(str(folder / 'index.md'))}")
+        complain(f"nothing else is lost: see {shlex.quote(str(folder / 'index.md'))}")
     if any(row.state != "done" or not _is_settled(row) for row in rows):
         raise typer.Exit(max(row.exit_code for row in rows) or 1)
 

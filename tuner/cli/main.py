@@ -189,7 +189,7 @@ def _space_or_hw(space: Path | None, hw: str) -> str:
     if space is None:
         return hw
     if hw != "auto":
-        raise UsageError(f"--space {space} stands instead of --hw {hw}; give one of them")
+        raise UsageError(f"--space {space} excludes --hw {hw}; give one of them")
     if not space.is_file():
         raise UsageError(f"there is no file {space}; --space names a TOML file")
     if space.suffix != ".toml":

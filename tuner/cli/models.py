@@ -72,7 +72,7 @@ def _check(what: str, given: str | None, known: object) -> None:
 def main(name: str | None, wanted: Wanted, sort: str, *, as_json: bool) -> None:
     """Print the gallery, or one model in full."""
     if sort not in _BY:
-        raise UsageError(f"--sort {sort!r} is none; sort by {', '.join(_BY)}")
+        raise UsageError(f"--sort {sort!r} is unknown; sort by {', '.join(_BY)}")
     if name is not None:
         if wanted != Wanted():
             raise UsageError(

@@ -20,7 +20,7 @@ def main(folder: Path, *, as_json: bool) -> None:
     if not (folder / RESULT).exists():  # else it is shown, whatever became of the study's files
         command = goes_on_with(folder)
         if command is not None:
-            goes_on = "the same command goes on with it" + (f": {command}" if command else "")
+            goes_on = "the same command resumes it" + (f": {command}" if command else "")
             raise UsageError(f"the study in {folder} is not finished; {goes_on}")
     result = read_result(folder / RESULT)
     write_reports(folder, result)

@@ -196,7 +196,7 @@ def _tune_several(
         if row.state == "failed":
             complain(f"{row.model} in {row.framework}: {row.reason}")
     if is_output_lost():
-        complain(f"nothing else is lost; see {shlex.quote(str(folder_of(request) / 'index.md'))}")
+        complain(f"nothing else is lost: see {shlex.quote(str(folder_of(request) / 'index.md'))}")
     worst = max(row.exit_code for row in rows)
     if worst or any(row.state != "done" for row in rows):
         raise typer.Exit(worst or 1)
@@ -213,7 +213,7 @@ def _check_extend(extend: str | None, budget: str | None, models: str | None) ->
         )
     if models is not None:
         raise UsageError(
-            "--extend goes on with the study of one model: name it with --model, and its folder "
+            "--extend continues the study of one model: name it with --model, and its folder "
             "with --out"
         )
 
@@ -250,7 +250,7 @@ def _check_what(
     given = {"--model": model, "--models": models, "--command": program, "--serve": serve}
     names = [name for name, value in given.items() if value is not None]
     if len(names) > 1:
-        raise UsageError(f"{' and '.join(names)} stand instead of each other; give one of them")
+        raise UsageError(f"{' and '.join(names)} exclude each other; give one of them")
     if models is not None and of_models["inputs"] is not None:
         raise UsageError("--inputs are those of one model; give it with --model")
     if not names:

@@ -83,14 +83,14 @@ def prepare(
         settings = Configuration.of({s.knob: s.value for s in ours})
         plans = plans_here(recommendation, settings, host)
     except UsageError as error:
-        raise CannotRun(f"{error}; mend that, or tune again on this host") from error
+        raise CannotRun(f"{error}; fix that, or tune again on this host") from error
     if not recommendation.settings:
         notes.append("nothing was confirmed to be faster than the default: nothing is set")
     elif recommendation.is_expected:
         notes.append("recommended by guidelines, nothing of it was measured here: verify it")
     if serious := [d.told() for d in differences(recommendation, host) if d.matters]:
         more = f"; and {len(serious) - _MOST_TOLD} more" if len(serious) > _MOST_TOLD else ""
-        notes.append("confirmed on another host, what it gains here is not known: "
+        notes.append("confirmed on another host, its gain here is unknown: "
                      f"{'; '.join(serious[:_MOST_TOLD])}{more}")  # fmt: skip
     if is_placed_anew(recommendation, host):
         notes.append("placed anew by its launch settings: its placements name another host's CPUs")
@@ -113,7 +113,7 @@ def prepare(
         if name not in plans[0].environment or name == PRELOAD
     ]
     if besides:
-        notes.append(f"set besides, and not measured: {', '.join(besides)}")
+        notes.append(f"set in addition, and not measured: {', '.join(besides)}")
     return Deployment(tuple(ours), plans, tuple(notes))
 
 

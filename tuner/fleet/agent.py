@@ -42,7 +42,7 @@ def look(files: list[str]) -> bytes:
             command, env=_surroundings(), capture_output=True, check=False, timeout=_TELL_S
         )
     except subprocess.TimeoutExpired as error:
-        raise RuntimeError(f"it did not tell within {_TELL_S:.0f} s") from error
+        raise RuntimeError(f"it did not answer within {_TELL_S:.0f} s") from error
     if done.returncode != 0:
         raise RuntimeError(_last_line(done.stderr.decode(errors="replace")))
     return done.stdout

@@ -78,7 +78,7 @@ class Driver:
                 self._say_what_is_waited_for()
                 self._household.keep()
             if left := self._what_is_left():
-                self._listen(Warned(f"{left}; the same command goes on with them"))
+                self._listen(Warned(f"{left}; the same command resumes them"))
         except Interrupted:
             self._take_in_the_last()
             raise
@@ -205,7 +205,7 @@ class Driver:
         if host.n_looks < _MOST_LOOKS:
             self._look(host)
         else:
-            self._take_no_part(host, f"it cannot say what it is: {reason}")
+            self._take_no_part(host, f"it cannot describe itself: {reason}")
 
     def _take_no_part(self, host: Host, fault: str) -> None:
         host.fault = fault

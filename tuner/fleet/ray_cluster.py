@@ -41,7 +41,7 @@ class ClusterLost(TuneError):
     def __init__(self, error: BaseException) -> None:
         super().__init__(
             f"the cluster cannot be reached any more ({_last_line(error)}); what was measured is "
-            "stored: the same command goes on when it is back"
+            "stored: the same command resumes when it is back"
         )
 
 

@@ -113,7 +113,7 @@ class MemoryModel:
         return n * max(seen) if seen else None
 
     def _fault_alone(self, request: LaunchRequest, allowed: float) -> str:
-        """Say why one process would not fit, by the memory of the same settings at smaller batches."""
+        """Say why one process would not fit, by its memory at smaller batches."""
         own = self._same(request.configuration)
         if any(batch >= request.batch for batch in own):
             return ""  # it ran with as much

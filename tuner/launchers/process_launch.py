@@ -276,7 +276,7 @@ class ProcessLaunch:
 
     def take_slice_beside(self, index: int, seconds: float, n_neighbours: int) -> None:
         """Take a slice next to busy processes; a launch that fails there has ended well."""
-        order, when = Measure(index, seconds, 1), "beside a busy neighbour"
+        order, when = Measure(index, seconds, 1), "next to a busy neighbour"
         measured = self._try(order, self._timeouts.slice_s, Measured, when)
         if measured is not None:
             taken = self._complete(measured.slice, self.record.request.slo)

@@ -77,7 +77,7 @@ def compiling(cost: CompileSeconds) -> str:
     """Write what compiling costs, cold / warm, and after how many items a start has paid."""
     cold, warm = ("-" if s is None else f"{s:.1f} s" for s in (cost.cold, cost.warm))
     pays = f", pays after {cost.items_to_pay:,.0f} items" if cost.items_to_pay else ""
-    beside = " (beside another launch: alone it takes less)" if cost.in_company else ""
+    beside = " (prepared in parallel: alone it takes less)" if cost.in_company else ""
     return f"{cold} / {warm}{pays}{beside}"
 
 

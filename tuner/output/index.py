@@ -60,7 +60,7 @@ def unfinished(row: Row) -> str:
     """Say why a row has no result."""
     why = f" ({row.reason})" if row.reason else ""
     words = {
-        "pending": f"not finished{why}: the same command goes on with it",
+        "pending": f"not finished{why}: the same command resumes it",
         "done": "its folder is gone",
     }
     return words.get(row.state, row.reason)

@@ -145,13 +145,13 @@ def against_as_run(result: Result) -> str:
     if not own.applicable:
         return f"not measured: {own.reason}"
     if own.same_as == "default":
-        return "the same: what is set has no effect here"
+        return "the same: these settings have no effect here"
     if result.speedup_over_as_run is not None:
         whose = "" if result.verdict == "faster" else ", with nothing set"
         return f"{ratio(result.speedup_over_as_run)}{whose}"
     recommended = _bare(result.winners[result.recommended_class].configuration)
     if result.verdict == "faster" and recommended == own.configuration:
-        return "that is what is recommended"
+        return "that is the recommendation"
     return standing(own) or "too few rounds compare it"
 
 
@@ -241,7 +241,7 @@ def elsewhere(row: Row) -> str:
     if row.verdict != "faster":
         return ""
     if not row.elsewhere:
-        return "not asked yet" if row.n_elsewhere else "no other was asked"
+        return "not asked yet" if row.n_elsewhere else "no other host was asked"
     return "; ".join(
         f"{each.host}{' (it had part in the study)' if each.host in row.hosts else ''}: "
         f"{each.verdict}"

@@ -22,7 +22,7 @@ KINDS = {
 MEANING = (
     "Timed: slices that nothing disturbed; only they, and the pacer's, tell how fast something is. "
     "Starting: processes, imports, the model. Compiling: the first call. Warming up: calls that "
-    "are not timed. Checks: outputs compared, profiles, slices beside a busy neighbour. Waiting: "
+    "are not timed. Checks: outputs compared, profiles, slices next to a busy neighbour. Waiting: "
     "for quiet, and slices that were disturbed. The tool: a look at the host and the model, its "
     "own work between launches, ending processes."
 )

@@ -22,7 +22,9 @@ from tuner.record.index import FLEET_FILE, Elsewhere, Kind, Row
 from tuner.record.lines import write_synced
 
 FLEET_VERSION = 1
-_ADVICE = "what was measured before is stored: make room, then run the same command to go on"
+_ADVICE = (
+    "everything measured so far is stored: free disk space, then run the same command to resume"
+)
 
 
 class FleetOpened(msgspec.Struct, frozen=True, tag="fleet"):

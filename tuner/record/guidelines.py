@@ -237,12 +237,12 @@ def _fault_of(found: Guidelines | Recording) -> str:
                 return fault
     if isinstance(found, Recording):
         ratios = [c.log_ratio for c in found.design.cells if c.log_ratio is not None]
-        return "" if _are_small(ratios) else f"{found.name} has a ratio that is none"
+        return "" if _are_small(ratios) else f"{found.name} has an invalid ratio"
     figures = [figure for rule in found.rules for figure in (rule.mean, rule.spread)]
     for study in found.studies:
         figures += [figure for pair in study.effects.values() for figure in pair]
         if study.effects and study.fingerprint not in found.launch_freedom:
-            return f"{study.name} is of a host whose noise is not told"
+            return f"{study.name} is of a host without a noise figure"
     if not _are_small(figures):
         return "an effect is larger than any can be"
     for rule in found.rules:

@@ -179,7 +179,7 @@ class Goal(msgspec.Struct, frozen=True):
 
 GOALS = {
     "fastest": Goal("the fastest"),
-    "robust": Goal("the fastest that does not collapse beside other load", bears_neighbours=True),
+    "robust": Goal("the fastest that does not degrade under other load", bears_neighbours=True),
 }
 
 

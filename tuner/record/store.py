@@ -143,7 +143,8 @@ class Store:
         self.advice = "make room"
         if is_kept:
             self.advice = (
-                "what was measured before is stored: make room, then run the same command to go on"
+                "everything measured so far is stored: free disk space, then run the same "
+                "command to resume"
             )
         self.notes: list[Note] = []
         self.extents: list[dict[type, list[Any]]] = [defaultdict(list)]

@@ -74,8 +74,8 @@ def _stored(path: Path) -> Iterator[None]:
     except (SQLAlchemyError, StorageInternalError) as error:
         reason = getattr(error.__cause__ or error, "orig", None) or error
         raise StorageFailed(
-            f"cannot write {path}: {reason}; what was measured before is stored: make room, then "
-            "run the same command to go on"
+            f"cannot write {path}: {reason}; everything measured so far is stored: free disk "
+            "space, then run the same command to resume"
         ) from error
 
 

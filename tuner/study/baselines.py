@@ -101,7 +101,7 @@ def _measure_default(study: Study) -> Steps[tuple[Configuration, float] | None]:
             + "; ".join(f"{count} x {reason}" for reason, count in reasons.most_common())
         )
     if beyond := evaluation.default_exceeds:
-        study.listen(Warned(f"the default itself lies beyond what is allowed ({beyond})"))
+        study.listen(Warned(f"the default itself exceeds the bound ({beyond})"))
     _warn_of_a_late_default(study)
     return best
 

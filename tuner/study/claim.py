@@ -53,7 +53,7 @@ def of_misses(
         return None
     by_default = f"the default kept within the bound in {default_met} of {n_default} rounds"
     if default_met or n < LOOKS[0]:
-        return Claim(configuration, "ambiguous", f"{by_default}: no ratio says what is gained", n)
+        return Claim(configuration, "ambiguous", f"{by_default}: there is no speedup", n)
     reason = f"it kept within the bound in all of {n} rounds, and {by_default}"
     return Claim(configuration, "faster", reason, n)
 
@@ -79,7 +79,7 @@ def explain(verdict: Verdict, floor: float) -> str:
     height = f"of {floor:.1%}" if floor <= TOO_HIGH else "that these few rounds allow"
     match verdict:
         case "faster":
-            return f"the interval lies above 1 and the point above the noise floor {height}"
+            return f"the interval is above 1 and the point above the noise floor {height}"
         case "keep_default" if floor > WORTH_HAVING:
             return f"the interval leaves no room for more than {WORTH_HAVING:.0%}"
         case "keep_default":

@@ -204,7 +204,7 @@ class Evaluation:
         if exceeds and (not is_default(configuration) or self._is_default_within()):
             yield Fault(FaultKind.OVER_BOUND, exceeds)
         if degrades and self.objective.bears_neighbours:
-            yield Fault(FaultKind.DEGRADES, "it collapses beside a busy neighbour")
+            yield Fault(FaultKind.DEGRADES, "it degrades next to a busy neighbour")
 
     def _is_default_within(self) -> bool:
         """Tell whether the default was measured within all bounds at any batch."""

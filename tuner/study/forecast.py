@@ -315,27 +315,26 @@ def _warn_of_a_short_budget(study: Study, forecast: Forecast, n_baselines: int) 
     kept_s = looking_s + launch_s + validating_s
     n_proposals = int((left_s - kept_s) / launch_s) - n_before
     if left_s < claim_s:
-        held = "are too short even for that: expect no verdict"
+        held = "are too short for one: expect no verdict"
         if forecast.is_out_of_reach():
-            held += ", but hints of what is fast, with which --extend goes on"
+            held += ", but hints of what is fast, with which --extend continues"
     elif n_beside < n_baselines:
-        held = f"hold that and {n_beside} of {n_baselines} baseline(s), and no search"
+        held = f"cover it and {n_beside} of {n_baselines} baseline(s), and no search"
     elif n_proposals <= 0:
-        held = "hold that and the baselines, and next to no search"
+        held = "cover it and the baselines, and hardly any search"
     elif n_proposals < _PROPOSALS:
         held = (
-            f"hold that, the baselines and about {n_proposals} of the {_PROPOSALS} launches that a "
-            "search wants, and few that try a winner without each setting"
+            f"cover it, the baselines and about {n_proposals} of the {_PROPOSALS} launches of a "
+            "search, and few launches of winners without single settings"
         )
     else:
-        held = "hold that and a search, but may not hold trying each winner without each setting"
+        held = "cover it and a search, but perhaps not the winners without each setting"
     used_s = study.budget.used_s()
     least = f", and {_told(used_s + claim_s)} one verdict" if left_s < claim_s else ""
     study.notes.warn(
-        f"a launch takes about {_told(launch_s)} here and the smallest claim {_told(claim_s)}; the "
-        f"{_told(left_s)} that are left {held}; {_told(used_s + wanted_s)} for this study alone "
-        f"would hold baselines, a search and verdicts{least} (--budget is for all studies of a "
-        "run)",
+        f"a launch takes about {_told(launch_s)} here, and a verdict at least {_told(claim_s)}; "
+        f"the remaining {_told(left_s)} {held}; {_told(used_s + wanted_s)} for this study would cover "
+        f"baselines, a search and verdicts{least} (--budget is for all studies of a run)",
         is_passing=True,
     )
 

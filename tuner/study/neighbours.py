@@ -25,10 +25,10 @@ def probe_finalists(study: Study) -> Steps[None]:
     while study.preference.bears_neighbours and (wanted := _unprobed(study)) is not None:
         record = yield from _contend(wanted, Purpose.RACE)
         if isinstance(record, NoTime):
-            study.notes.leave_undone("to measure every finalist beside a busy neighbour")
+            study.notes.leave_undone("to measure every finalist next to a busy neighbour")
             return
         if not record.beside:
-            study.notes.warn(f"{wanted.label()} could not be measured beside a busy neighbour")
+            study.notes.warn(f"{wanted.label()} could not be measured next to a busy neighbour")
             return
 
 

@@ -217,7 +217,7 @@ class Study:
         if self.bench.pacer.is_running:
             return
         if self.is_short_of_time:
-            self.bench.pacer.do_without("the budget holds too few launches")
+            self.bench.pacer.do_without("the budget is too short for more launches")
         if not self.bench.pacer.block():
             self.notes.warn(
                 f"no pacer stays resident ({self.bench.pacer.why_none}): search scores carry the "

@@ -63,6 +63,6 @@ def note_transfer(study: Study) -> None:
     )
     if heard.is_misled:
         study.notes.warn(
-            "what earlier studies, or rules, say misled (its ranks correlate with what was "
-            f"measured by {heard.rank_correlation:.2f}) and was not listened to any more"
+            "earlier studies, or rules, misled (its ranks correlate with what was "
+            f"measured by {heard.rank_correlation:.2f}) and is no longer used"
         )

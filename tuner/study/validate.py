@@ -34,7 +34,7 @@ def validate(study: Study, winners: list[Configuration]) -> Steps[None]:
     if not has_loadgen_to_ask(study):
         return
     if not is_installed():
-        study.notes.warn(f"LoadGen was not asked about the rates: {MISSING}")
+        study.notes.warn(f"LoadGen did not test the rates: {MISSING}")
         return
     claims = make_claims(study)
     for configuration in dict.fromkeys([*winners[:1], claims.default]):

@@ -207,7 +207,7 @@ def of_a_server(claim: ShippedClaim, rounds: Sequence[InTime]) -> tuple[Conclusi
     kept = f"in all of {n} rounds, {by_default}"
     if claim.default_meets_slo is not False:
         return Conclusion.INCONCLUSIVE, (
-            f"it keeps within the latency bound {kept}: no ratio says what is gained here"
+            f"it keeps within the latency bound {kept}: there is no speedup here"
         )
     if n < FIRST_LOOK:
         return Conclusion.INCONCLUSIVE, f"too few rounds: in time {kept}; give it more time"
@@ -342,7 +342,10 @@ def against_claim(
             f"{of_claim}{asked}"
         )
     if here.low <= 1:
-        return Conclusion.INCONCLUSIVE, "the interval holds 1: give it more time, or a quieter host"
+        return (
+            Conclusion.INCONCLUSIVE,
+            "the interval contains 1: give it more time, or a quieter host",
+        )
     if share is None:
         return Conclusion.CONFIRMED, "faster than the default, as claimed"
     if at_least is not None and share.low < at_least:

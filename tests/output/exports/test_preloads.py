@@ -162,4 +162,4 @@ def test_what_the_shell_preloads_besides_comes_after_and_is_said(
     *ours, last = json.loads(done.stdout)["LD_PRELOAD"].split(":")
     assert ours
     assert last == str(own)
-    assert "run.sh: set besides, and not measured: LD_PRELOAD" in done.stderr
+    assert "run.sh: set in addition, and not measured: LD_PRELOAD" in done.stderr

@@ -32,7 +32,7 @@ def render(recommendation: Recommendation, command: Sequence[str], source: str) 
         "your shell sets besides stays in force",
         f"others=$(env | grep -E '^({LINE_PATTERN})' | grep -vE '^({OTHERS_PATTERN})' | "
         f"cut -d= -f1 | {ours}tr '\\n' ' ')",
-        '[ -z "$others" ] || echo "run.sh: set besides, and not measured: $others" >&2',
+        '[ -z "$others" ] || echo "run.sh: set in addition, and not measured: $others" >&2',
         f"export {INSTANCES_VARIABLE}={len(r.placements)}",
         *exports(r, "run.sh", first_is_program=True),
         *(_team(r.placements) if len(r.placements) > 1 else [f"exec {_started(r.placements[0])}"]),

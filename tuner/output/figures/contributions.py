@@ -49,7 +49,7 @@ def contributions(result: Result) -> Chart | None:
     hints = any(row["low"] is None for row in rows)
     rings = " Rings are hints of the search, without an interval." if hints else ""
     return Chart(
-        "What each setting is worth",
+        "Effect of each setting",
         f"Right of the line it helps, surely where the whole interval lies there.{rings}"
         + about_cut(rows),
         {"data": {"values": rows}, "height": {"step": 24}, "layer": layers},

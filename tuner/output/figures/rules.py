@@ -39,7 +39,7 @@ def forest(rule: Rule, what: str, where: str, guidelines: Guidelines) -> Chart |
         return None
     rows.sort(key=lambda row: str(row["name"]))
     rows += [_row(_ALL, "mean", rule.effect), _row(_OTHER, "expected", rule.expected)]
-    x = ratio_axis("point", rows, "what it multiplies the speed by")
+    x = ratio_axis("point", rows, "factor on the speed")
     y = {"field": "name", "type": "nominal", "sort": None, "title": None}
     kinds = {"model": GREY, "mean": GREEN, "expected": BLUE}
     colour = {

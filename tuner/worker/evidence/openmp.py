@@ -208,7 +208,7 @@ def _wait_policy(runtime: ctypes.CDLL, asked: str, seen: _Seen) -> _Answer:
     watched = [_shares_of_waiting(seen.work) for _ in range(_ATTEMPTS)]
     known = [shares for shares in watched if shares is not None]
     if not known:
-        return "unset", "the kernel does not tell for how long threads run"
+        return "unset", "the kernel does not report for how long threads run"
     busy, awake = (max(shares) for shares in zip(*known, strict=True))
     how = (f"a waiting thread ran for {busy:.1%} and was awake for {awake:.0%} "
            f"of the {_WATCHED_S * 1000:.0f} ms after work")  # fmt: skip

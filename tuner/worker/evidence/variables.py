@@ -76,6 +76,6 @@ def of_environment(
             found.append(ReadBack(knob, value, None, "effective", dead[knob]))
             continue
         is_set = environment.get(knob.removeprefix("env.")) == str(value)
-        how = "set in the environment; what it does cannot be observed"
+        how = "set in the environment; its effect cannot be observed"
         found.append(ReadBack(knob, value, value if is_set else None, "environment_only", how))
     return found

@@ -136,7 +136,9 @@ class HuggingFace:
             longest = int(getattr(config, "max_position_embeddings", None) or 1 << 20)
             length = dict(self._ref.parameters).get("length", min(_LENGTH, longest))
             if not isinstance(length, int) or not 0 < length <= longest:
-                raise UsageError(f"length={length} is none here; texts have 1 to {longest} tokens")
+                raise UsageError(
+                    f"length={length} is invalid here; texts have 1 to {longest} tokens"
+                )
             text = Tokens((length,), config.vocab_size)
             return [("input_ids", text), ("attention_mask", Mask())]
         raise UsageError(

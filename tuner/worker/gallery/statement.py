@@ -172,8 +172,8 @@ def _fault_of_sizes(given: Input) -> str:
         for size in value if isinstance(value, tuple) else (value,):
             if not isinstance(size, numbers.Integral) or not 1 <= int(size) <= _LARGEST:
                 return (
-                    f"{type(given).__name__} with {name}={value} is none; sizes are whole numbers "
-                    f"from 1 to {_LARGEST}"
+                    f"{type(given).__name__} with {name}={value} is invalid; sizes are whole "
+                    f"numbers from 1 to {_LARGEST}"
                 )
     return ""
 
@@ -181,14 +181,14 @@ def _fault_of_sizes(given: Input) -> str:
 def fault_of(model: Model) -> str:
     """Return why a statement cannot be used; empty if it can."""
     if model.kind not in KINDS:
-        return f"kind {model.kind!r} is none; allowed are {', '.join(KINDS)}"
+        return f"kind {model.kind!r} is unknown; allowed are {', '.join(KINDS)}"
     if model.family not in FAMILIES:
-        return f"family {model.family!r} is none; allowed are {', '.join(FAMILIES)}"
+        return f"family {model.family!r} is unknown; allowed are {', '.join(FAMILIES)}"
     smallest = min((model.reference_batch, *model.batches))
     if smallest < 1:
-        return f"batch {smallest} is none; batches are positive"
+        return f"batch {smallest} is invalid; batches are positive"
     if not model.inputs:
-        return "inputs=() is none; a model has one at least"
+        return "inputs must not be empty"
     for given in model.inputs:
         if fault := _fault_of_sizes(given):
             return fault
@@ -199,7 +199,7 @@ def fault_of(model: Model) -> str:
         return f"batch_dim={model.batch_dim} is invalid; it is a dimension, 0 to {LAST_BATCH_DIM}"
     for name, number in (("tolerance", model.tolerance), ("accuracy_loss", model.accuracy_loss)):
         if number is not None and not 0 <= number < float("inf"):
-            return f"{name}={number} is none; it is at least 0 and finite"
+            return f"{name}={number} is invalid; it is at least 0 and finite"
     if any(isinstance(i, Mask) for i in model.inputs) and not any(
         isinstance(i, Tokens) for i in model.inputs
     ):
