@@ -333,8 +333,8 @@ def _warn_of_a_short_budget(study: Study, forecast: Forecast, n_baselines: int) 
     least = f", and {_told(used_s + claim_s)} one verdict" if left_s < claim_s else ""
     study.notes.warn(
         f"a launch takes about {_told(launch_s)} here, and a verdict at least {_told(claim_s)}; "
-        f"the remaining {_told(left_s)} {held}; {_told(used_s + wanted_s)} for this study would cover "
-        f"baselines, a search and verdicts{least} (--budget is for all studies of a run)",
+        f"the remaining {_told(left_s)} {held}; {_told(used_s + wanted_s)} for this study would "
+        f"cover baselines, a search and verdicts{least} (--budget is for all studies of a run)",
         is_passing=True,
     )
 
