@@ -213,7 +213,7 @@ def test_what_is_recommended_is_told_against_how_the_user_runs_it(
         AS_RUN, same_as, same_as == "default"
     )  # fmt: skip
     page = render(result, "report.md.j2")
-    assert f"Against how you run it now: **{said}" in page
+    assert f"Compared with your present settings: **{said}" in page
     assert "| environment | FAKE_THREADS=4: set in the shell" in page
 
 

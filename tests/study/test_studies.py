@@ -269,9 +269,9 @@ def test_what_the_shell_sets_is_removed_and_confirmed_as_a_baseline(
         math.exp(truth(surface, winner) - true(own["configuration"])), rel=0.03
     )
     said = f"{over['point']:.2f}x ({over['low']:.2f} - {over['high']:.2f})"
-    assert f"Against how you run it now: **{said}**" in (cwd / "out/report.md").read_text()
+    assert f"Compared with your present settings: **{said}**" in (cwd / "out/report.md").read_text()
     html = (cwd / "out/report.html").read_text()
-    assert f"Against how you run it now: {said}" in html
+    assert f"Compared with your present settings: {said}" in html
     assert "CUDA_VISIBLE_DEVICES=0, FAKE_THREADS=1" in html
 
 
