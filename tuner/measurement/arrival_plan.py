@@ -30,6 +30,7 @@ _LONG_S, _LONGEST_S = 60.0, 120.0
 """Seconds of a trial: from the first on, as few requests as say anything of the quantile; and where
 those would take longer than the second, none are sent: who serves so few is no server."""
 _MOST_REQUESTS = 4000
+"""Requests of one trial, at most, however fast they arrive."""
 _MOST_SEEDS = 100
 """Of a launch; there are fewer trials."""
 _MOST_TRIALS = 12

@@ -39,12 +39,15 @@ from tuner.record.interval import Interval
 from tuner.record.result import Verdict
 
 LOOKS = (4, 6, 9, 12, 18)
+"""Rounds after which a confirmation may end; the last one is the most that it makes."""
 FIRST_LOOK = LOOKS[0]
 """Rounds before which nothing is claimed."""
 ONE_SIDED = 1.64
 """Standard errors of a one-sided 95 % bound."""
 ALPHA = 0.05
+"""Two-sided error rate of a study, over all looks and winner classes."""
 MIN_FLOOR = 0.01
+"""The least noise floor: smaller gains are never claimed."""
 WORTH_HAVING = 0.1
 """A gain above this is worth having. If noise may hide a larger one, nothing is decided."""
 
@@ -67,6 +70,7 @@ five, not every other time."""
 _CORRELATED_FROM = 9
 """Rounds from which on a lag-one correlation can be seen: with fewer, its estimate is noise."""
 _MOST_CORRELATION = 0.8
+"""The largest lag-one correlation that is used: beyond it the interval would be unbounded."""
 
 
 def shared_alpha(n_intervals: int, alpha: float = ALPHA) -> float:

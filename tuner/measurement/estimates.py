@@ -30,12 +30,14 @@ from tuner.record.launch import UNPACED, LaunchRecord, Purpose, Slice
 from tuner.record.objective import Objective, timed_of
 from tuner.record.outcome import Outcome
 
-# The prior for beta: fully shared, give or take (SD).
 _PRIOR_BETA = 1.0
+"""Prior mean of beta: all drift is shared."""
 _PRIOR_BETA_SD = 0.4
-# A second launch of one configuration differs by 2 % on a quiet shared host (SD; measured).
+"""Prior SD of beta."""
 PRIOR_LAUNCH_SD = 0.02
+"""SD (log): a second launch of a configuration differs by 2 % on a quiet shared host (measured)."""
 _PRIOR_LAUNCH_DF = 1
+"""Degrees of freedom of that prior: one repeated launch outweighs it."""
 
 
 def clean_slices(record: LaunchRecord) -> list[Slice]:

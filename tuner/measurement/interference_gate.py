@@ -22,6 +22,7 @@ WAITING_SHARE = 0.2
 _SHARE_OF_LEFT = 0.1
 """Of the seconds that are left, the most that one wait may take: rounds have to fit as well."""
 _PROBE_S = 0.5
+"""Seconds of one look at the idle host."""
 _MAX_PROBES = 16
 """A wait for stolen time, which cannot be seen while nothing runs, is not doubled beyond this."""
 

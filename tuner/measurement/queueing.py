@@ -29,6 +29,7 @@ from tuner.record.max_rate import capacity, crossing, most_answered, service_tim
 from tuner.record.trace import rush, tuned_by
 
 _N_REQUESTS = 2000
+"""Requests of a simulation."""
 _EXACT = 0.003
 """How closely the rate is found, as a share of it."""
 _USUAL = 0.05

@@ -21,10 +21,13 @@ from tuner.record.workload import PROGRAM, ModelCard
 EXTRA_SHARE = 0.5
 """Disturbed slices or passes are taken again, at most half as many as are needed."""
 _MAD_TO_SD = 1.4826
+"""The SD of normal values over their median absolute deviation."""
 _SMALL = {2: 1.196, 3: 1.495, 4: 1.363, 5: 1.206, 6: 1.200, 7: 1.140, 8: 1.129, 9: 1.107}
+"""Correction of the same for few values, by their number (Croux and Rousseeuw 1992)."""
 _MEDIAN = math.pi / 2
+"""Variance of a median over that of a mean, for normal values."""
 _WEIGHT = 6
-"""Slices that what earlier launches scattered by counts for."""
+"""Slices that the scatter of earlier launches counts for."""
 
 
 class Replication(msgspec.Struct, frozen=True):
@@ -35,7 +38,9 @@ class Replication(msgspec.Struct, frozen=True):
 
 
 SEARCH = Replication(3, 8)
+"""Slices of a launch of the search."""
 CONFIRM = Replication(4, 20)
+"""Slices of a confirming launch."""
 FIXED = Replication(6, 6)
 """If memory does not hold all launches of a round at once: as many slices for each."""
 _PROGRAM = Replication(2, 2)

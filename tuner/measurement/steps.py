@@ -19,6 +19,7 @@ from tuner.space.catalogue import describe
 SLICE_S = 0.3
 """Slices of 0.2-0.5 s beat longer ones on a busy host (measurement notes, section 1.1)."""
 _PROFILED_S = 0.5
+"""Seconds of calls under a profiler."""
 
 
 class Steps:

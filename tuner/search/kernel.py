@@ -18,8 +18,11 @@ from scipy.linalg import cho_factor, cho_solve
 from tuner.search.features import Encoded
 
 PARTS = 4
+"""Parts of the covariance: additive, placed, whole, own."""
 JITTER = 1e-6
+"""Added to the diagonal, so that the matrix can be factorised."""
 _SQRT5 = math.sqrt(5)
+"""Of the Matern 5/2 covariance."""
 
 
 class Kernel:

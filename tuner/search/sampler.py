@@ -45,6 +45,7 @@ from tuner.space.space import Space
 
 _PAIR = ("nearby", "surrogate")
 _SOURCES = (*_PAIR * 4, "tpe", *_PAIR * 3, "random")
+"""The order in which sources take turns: one proposal in 16 is random."""
 _FOUR = ("nearby", "nearby", "nearby", "surrogate")
 _SOURCES_OF_MANY = (*_FOUR * 2, "tpe", *_FOUR, "nearby", "random")
 """In a space that is not listed: a sample of it seldom holds anything as good as the neighbours."""

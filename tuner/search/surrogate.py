@@ -40,9 +40,11 @@ _LENGTH = 1.0
 """Prior median of a feature's length scale, in units of its range, for one feature; it grows with
 the square root of their number."""
 _LENGTH_SD = 1.0
+"""Prior SD of the logarithm of a length scale."""
 _LATE = 2.0
 """Factor on the length scale of settings that promise little."""
 _PART_SD = 1.0
+"""Prior SD of the logarithm of a part's SD."""
 _LEAST_SPREAD = 0.03
 """SD of scores that is assumed at least."""
 _OWN = 0.1

@@ -28,6 +28,7 @@ from tuner.study.rounds import Loss, LossInRounds
 from tuner.study.study import Study
 
 _TOLERANCE_LONG = 0.01
+"""Loss of score (log) accepted for a shorter configuration, in budgets from 30 minutes on."""
 _TOLERANCE_MOST = 0.03
 """The same on noisy hosts: a setting that gains more than this is worth a longer list."""
 

@@ -22,7 +22,9 @@ _PRIOR_SD = 0.02
 """SD of the logarithm of a launch's memory, before launches tell: peaks of resident memory of
 repeated launches differ by 1 to 2 %."""
 _PRIOR_FREEDOM = 4
+"""Degrees of freedom of that prior."""
 _LEVEL = 0.05
+"""Two-sided level at which a bound counts as exceeded."""
 
 
 def beyond(launches: Iterable[LaunchRecord], bounds: Sequence[Bound]) -> dict[Configuration, str]:

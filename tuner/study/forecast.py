@@ -59,12 +59,14 @@ LOADGEN_S = 150.0
 _LOADGEN_SHARE = 0.1
 """Of the budget that one run of it may take."""
 _LOADGEN_LEAST_S = 2.0
+"""Seconds of one run of LoadGen, at least."""
 LOADGEN_ENOUGH = 20
 """Requests of one LoadGen run, in units of the number that has one expected request beyond the
 quantile. Fewer than a quarter of them cannot be VALID (at p99: 459, if none is late)."""
 WANTED_LAUNCHES = 60
 """Launches of a study that searches: baselines, proposals, removals, a first look at all arms."""
 _PROPOSALS = 20
+"""Proposals that a search wants."""
 _REMOVALS = 15
 """Launches of minimising: each of five settings away from each of three finalists."""
 _FEWEST_ARMS = 2

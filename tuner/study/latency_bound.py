@@ -19,7 +19,9 @@ from tuner.record.load import USUAL_QUANTILE, Slo, Trace
 from tuner.record.store import Store
 
 TIMES = 5
+"""Default bound, in units of the default's median latency."""
 _SLICES = 4
+"""Slices of the launch that measures it."""
 
 
 def fix_bound(

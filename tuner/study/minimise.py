@@ -31,6 +31,7 @@ from tuner.study.steps import Aim, ArmsWanted, Launch, NoTime, Steps, TimeShare,
 from tuner.study.study import CLASS_ORDER, Study
 
 _MAX_LAUNCHES = 3
+"""Launches of each configuration, at most, to judge one removal."""
 
 
 def minimise(study: Study) -> Steps[None]:

@@ -26,7 +26,9 @@ class Preference(msgspec.Struct, frozen=True):
 
 
 FASTEST = Preference(bears_neighbours=False, neighbours_share=0.06, neighbours_from_s=300.0)
+"""Of the goal fastest."""
 ROBUST = Preference(bears_neighbours=True, neighbours_share=0.12, neighbours_from_s=0.0)
+"""Of the goal robust."""
 
 
 def preference_of(objective: Objective) -> Preference:

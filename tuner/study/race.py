@@ -18,6 +18,7 @@ from tuner.study.study import Study
 SLACK = 0.02
 """Logarithm by which a finalist may be worse than another that was measured."""
 _MAX_LAUNCHES = 30
+"""Launches of a configuration, at most, in the search and its race."""
 
 
 def race(study: Study) -> Steps[None]:

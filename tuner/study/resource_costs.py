@@ -25,6 +25,7 @@ _SPARED = 10
 """Up to this part of a card's memory nothing costs more for taking more: kernels that are chosen
 by trial take gigabytes of workspace once, of the 80 that a card has."""
 _GIB = 2**30
+"""Bytes."""
 
 
 class ResourceCost(msgspec.Struct, frozen=True):

@@ -44,6 +44,7 @@ class Conclusion(StrEnum):
 
 
 EXIT_CODES = {Conclusion.CONFIRMED: 0, Conclusion.REFUTED: 4, Conclusion.INCONCLUSIVE: 5}
+"""Exit codes of `verify`."""
 
 
 class Verification(msgspec.Struct, frozen=True):

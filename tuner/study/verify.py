@@ -55,12 +55,13 @@ from tuner.study.verification import (
 )
 
 QUICK_S = 60.0
+"""Seconds of `verify --quick`."""
 _UNKNOWN = Scatter(0.02, 0.01)
 """The scatter of launches and slices if the recommendation does not state it."""
 _AT_THE_END_S = 0.1
 """With no more left than this, a launch that timed out did so at our limit."""
 _FIRST_ROUND = 1001
-"""The number of a round seeds the arrivals at a server (measurement/offering.py), and studies count
+"""The number of a round seeds the arrivals at a server (measurement/arrival_plan.py), and studies count
 from 1: their arrivals again would be their luck again."""
 
 
