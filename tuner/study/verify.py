@@ -61,8 +61,8 @@ _UNKNOWN = Scatter(0.02, 0.01)
 _AT_THE_END_S = 0.1
 """With no more left than this, a launch that timed out did so at our limit."""
 _FIRST_ROUND = 1001
-"""The number of a round seeds the arrivals at a server (measurement/arrival_plan.py), and studies count
-from 1: their arrivals again would be their luck again."""
+"""The number of a round seeds the arrivals at a server (measurement/arrival_plan.py). Studies count
+from 1: the same arrivals again would repeat their luck."""
 
 
 def verify(
