@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from tuner.host.identity import Host, Observations
+from tuner.host.identity import Host, Observations, Processor
 from tuner.host.limits import Limits
-from tuner.host.processor import Processor
 from tuner.host.topology import Cpu, Node, Topology
 
 N_SOCKETS = 2

@@ -48,9 +48,8 @@ from benchmarks.real_regret import (
 from tuner.app.plan import Plan, plan
 from tuner.app.request import Request
 from tuner.galleries import MODELS
-from tuner.guidelines.combining import best_combination
 from tuner.guidelines.facts import facts_of, host_in_words
-from tuner.guidelines.predict import known_of
+from tuner.guidelines.predict import best_combination, known_of
 from tuner.guidelines.studies import make_guidelines, read_recordings
 from tuner.host.identity import probe
 from tuner.launchers.describe import gallery_cards

@@ -7,7 +7,7 @@ import pytest
 
 from tests.study.studies import new_study
 from tests.study.test_claims import DEFAULT, TUNED, add_round
-from tuner.analysis.outlook import rounds_won, seconds_to_decide
+from tuner.analysis.winners import rounds_won, seconds_to_decide
 from tuner.measurement.confirmation import FIRST_LOOK, LOOKS
 from tuner.record.journal import ArmsChosen, Extended, FinalistNamed, Phase, PhaseDone
 from tuner.record.store import Store

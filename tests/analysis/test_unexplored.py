@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tuner.analysis.unexplored import unexplored_bound
+from tuner.analysis.sections import unexplored_bound
 from tuner.record.configuration import Configuration, Value
 from tuner.record.journal import TrialNoted
 from tuner.record.outcome import Ending, Outcome

@@ -11,8 +11,8 @@ import pytest
 from tests.space.spaces import FAKE_DEFAULTS, machine, resolved
 from tests.study.studies import new_study
 from tests.study.test_neighbours import BOTH, FIRM, FRAGILE, RATE, rounds, search
-from tuner.analysis.faster_not_shipped import faster_not_shipped
 from tuner.analysis.warnings import _of_outputs, study_warnings
+from tuner.analysis.winners import faster_not_shipped
 from tuner.record.configuration import Configuration, Value
 from tuner.record.journal import Phase
 from tuner.record.objective import Objective

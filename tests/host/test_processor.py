@@ -1,7 +1,7 @@
 from pathlib import Path
 
 from tests.host.machine import build, write
-from tuner.host.processor import read_processor
+from tuner.host.identity import read_processor
 
 
 def test_an_intel_processor(tmp_path: Path) -> None:

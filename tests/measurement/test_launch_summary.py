@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from tuner.measurement.launch_summary import launch_summary
+from tuner.measurement.bench import launch_summary
 from tuner.measurement.queueing import with_sustained
 from tuner.record.configuration import Configuration
 from tuner.record.launch import LaunchRecord, LaunchRequest, Purpose, Slice, packed

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from tuner.record.configuration import Configuration, Value
-from tuner.search.score_transform import ScoreTransform
-from tuner.search.surrogate import Score, Surrogate
+from tuner.search.surrogate import Score, ScoreTransform, Surrogate
 from tuner.space.catalogue import describe
 from tuner.space.resolved_knob import ResolvedKnob
 from tuner.space.space import Space

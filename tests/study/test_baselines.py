@@ -19,9 +19,9 @@ from tuner.space.as_run import AS_RUN
 from tuner.space.baselines import Baseline
 from tuner.space.knobs_of.launch import BATCH
 from tuner.study.baselines import measure_baselines
+from tuner.study.candidates import beats_default
 from tuner.study.compared import confirmation_arms, never_launched, unmeasured_baselines
 from tuner.study.costs import Budget
-from tuner.study.leaders import beats_default
 from tuner.study.notes import NO_TIME
 
 DEFAULT = Configuration()

@@ -15,10 +15,10 @@ from tuner.record.outcome import Ending, Outcome
 from tuner.record.store import Store
 from tuner.record.winner_class import WinnerClass
 from tuner.study.ablation import seems_necessary
-from tuner.study.bounds import beyond
+from tuner.study.candidates import best_in
 from tuner.study.compared import confirmation_arms
 from tuner.study.confirm import make_claims
-from tuner.study.leaders import best_in
+from tuner.study.evaluation import beyond
 from tuner.study.study import Study
 
 DEFAULT = Configuration()

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.study.studies import carried_out, new_study
-from tuner.analysis.contributions import contributions
+from tuner.analysis.winners import contributions
 from tuner.record.configuration import Configuration
 from tuner.record.journal import (
     AblationRound,

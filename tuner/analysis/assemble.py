@@ -5,16 +5,24 @@ from __future__ import annotations
 import msgspec
 
 from tuner.analysis.baselines import baseline_section, over_as_run, over_best_baseline
-from tuner.analysis.designed import designed_section
-from tuner.analysis.faster_not_shipped import faster_not_shipped
-from tuner.analysis.rounds import confirmation_section, noise_section
 from tuner.analysis.seconds import seconds, seconds_by_phase, shares
+from tuner.analysis.sections import (
+    confirmation_section,
+    designed_section,
+    learnt_from,
+    noise_section,
+    timeline,
+    trials,
+    unexplored_bound,
+)
 from tuner.analysis.serving import default_meets, without_speedups
-from tuner.analysis.timeline import timeline
-from tuner.analysis.trials import learnt_from, trials
-from tuner.analysis.unexplored import unexplored_bound
 from tuner.analysis.warnings import study_warnings
-from tuner.analysis.winners import default_section, recommended_class, winner_section
+from tuner.analysis.winners import (
+    default_section,
+    faster_not_shipped,
+    recommended_class,
+    winner_section,
+)
 from tuner.host.identity import Host
 from tuner.record.journal import Phase, PhaseDone, SessionOpened, StudyOpened
 from tuner.record.result import (

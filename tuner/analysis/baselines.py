@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 
 from tuner.analysis.neighbours import beside_neighbour
-from tuner.analysis.trials import rounded
+from tuner.analysis.sections import rounded
 from tuner.record.configuration import Configuration
 from tuner.record.interval import Interval
 from tuner.record.journal import Phase

@@ -14,11 +14,11 @@ from tuner.record.output_check import MIN_TOP1_INPUTS
 from tuner.record.store import Store
 from tuner.record.winner_class import WinnerClass
 from tuner.space.catalogue import class_title, narrowest_class
+from tuner.study.candidates import beats_default
 from tuner.study.claim import Claim
 from tuner.study.claims import Claims
 from tuner.study.compared import never_launched
 from tuner.study.confirm import DECIDED
-from tuner.study.leaders import beats_default
 from tuner.study.notes import NO_TIME
 from tuner.study.study import Study
 

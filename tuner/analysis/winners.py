@@ -1,9 +1,10 @@
-"""The default and the winner of each class, as confirmed, with all that their launches tell."""
+"""The winners of a result: claims, evidence, effects of settings, and what would decide more."""
 
 from __future__ import annotations
 
-from tuner.analysis.compiling import compile_seconds
-from tuner.analysis.contributions import contributions
+import math
+import statistics
+
 from tuner.analysis.launches import (
     call_times,
     check_of,
@@ -15,23 +16,31 @@ from tuner.analysis.launches import (
     profile_of,
 )
 from tuner.analysis.neighbours import beside_neighbour
-from tuner.analysis.outlook import rounds_won, seconds_to_decide
+from tuner.analysis.sections import rounded
 from tuner.analysis.serving import serving_of
 from tuner.analysis.stability import is_unstable, stability
-from tuner.analysis.trials import rounded
-from tuner.measurement.confirmation import WORTH_HAVING
+from tuner.measurement.confirmation import FIRST_LOOK, WORTH_HAVING, judge, plain_interval
+from tuner.measurement.estimates import round_worths
 from tuner.record.configuration import Configuration
+from tuner.record.interval import Interval
 from tuner.record.journal import FinalistNamed
 from tuner.record.launch import LaunchRecord, ReadBack
-from tuner.record.result import DefaultSection, WinnerSection
+from tuner.record.result import CompileSeconds, Contribution, DefaultSection, WinnerSection
 from tuner.record.store import Store
+from tuner.record.study_stats import FasterNotShipped
 from tuner.record.winner_class import WinnerClass
-from tuner.space.catalogue import is_default
+from tuner.space.catalogue import allowed_in, is_default
 from tuner.space.knobs_of.launch import BATCH
 from tuner.space.restrictions import Numerics
+from tuner.study.ablation import without_costly
 from tuner.study.claim import Claim
 from tuner.study.claims import Claims
+from tuner.study.compared import EXPLAIN_ROUNDS, baseline_name
+from tuner.study.confirm import make_claims
+from tuner.study.deciding import rounds_s, rounds_to_decide
 from tuner.study.evaluation import Evaluation
+from tuner.study.explain import rounds_of
+from tuner.study.minimise import why_unseen
 from tuner.study.study import Study
 from tuner.study.validate import validations_of
 
@@ -163,3 +172,189 @@ def _read_back(records: list[LaunchRecord]) -> list[ReadBack]:
     told = [record.prepared for record in records if record.prepared is not None]
     told = [prepared for prepared in told if prepared.is_traced] or told
     return list(told[-1].read_back) if told else []
+
+
+def contributions(study: Study, winner: Configuration) -> list[Contribution]:
+    """Return the effect of each setting, the largest first, without those that are unknown.
+
+    From the confirmation if it compared both, else from rounds of their own, else a hint.
+    """
+    shorter = study.removals(winner)
+    found = []
+    for knob, value in winner.settings:
+        if knob not in shorter or knob == BATCH:  # the batch's gain is the default's too
+            continue
+        interval, n_rounds = worth(study, winner, shorter[knob])
+        ratio = interval.point if interval else _hinted_effect(study, winner, shorter[knob])
+        if ratio is not None:
+            left = dict(shorter[knob].settings)
+            along = [k for k, _ in winner.settings if k not in left and k != knob]
+            found.append(Contribution(knob, value, ratio, interval, n_rounds, along))
+    return sorted(found, key=lambda c: -c.ratio)
+
+
+def worth(
+    study: Study, winner: Configuration, shorter: Configuration
+) -> tuple[Interval | None, int]:
+    """Return the speedup of one over the other, and over how many rounds; None if too few."""
+    claims = make_claims(study)
+    confirmed = (
+        claims.against_default(winner)
+        if shorter == claims.default
+        else claims.against(winner, shorter)
+    )
+    if confirmed is not None:
+        return confirmed, len(claims.rounds.series(winner).against(claims.rounds.series(shorter)))
+    differences = _differences(study, winner, shorter)
+    if len(differences) >= EXPLAIN_ROUNDS:
+        return plain_interval(differences), len(differences)
+    return None, 0
+
+
+def _hinted_effect(study: Study, winner: Configuration, shorter: Configuration) -> float | None:
+    """Return the search's ratio. The winner was chosen by it, which flatters the winner."""
+    score, less = study.evaluation.score(winner), study.evaluation.score(shorter)
+    if score is None or less is None or not study.evaluation.may_win(shorter):
+        return None
+    return round(math.exp(score - less), 4)  # no more digits than a hint has
+
+
+def _differences(study: Study, winner: Configuration, shorter: Configuration) -> list[float]:
+    """Return the log ratios of the winner to the shorter configuration, round by round."""
+    found = []
+    for note in rounds_of(study, winner):
+        records = [study.store.launches[i] for i in note.launches]
+        arms = [record.request.configuration for record in records]
+        values = dict(zip(arms, round_worths(records, study.evaluation.objective), strict=True))
+        full, less = values[winner], values.get(shorter)
+        if full is not None and less is not None:
+            found.append(full - less)
+    return found
+
+
+_BRIEF_S = 0.5
+"""By less, first calls differ with the moment: nothing was compiled, or as fast."""
+
+
+def compile_seconds(store: Store, claims: Claims, claim: Claim) -> CompileSeconds:
+    """Return the cost of compiling the first time, and with a warm cache."""
+    cold, warm, in_company = _cold_and_warm(store, claim.configuration)
+    return CompileSeconds(cold, warm, _items_to_pay(store, claims, claim), in_company)
+
+
+def _items_to_pay(store: Store, claims: Claims, claim: Claim) -> float | None:
+    """Return after how many items a winner's longer start is paid back by its speed."""
+    warm = _cold_and_warm(store, claim.configuration)[1]
+    default_s = _cold_and_warm(store, claims.default)[1]
+    default_rate = claims.rounds.rate(claims.default)
+    if claim.verdict != "faster" or None in (warm, default_s, claim.rate, default_rate):
+        return None
+    assert warm is not None and default_s is not None and claim.rate and default_rate
+    saved_s = 1 / default_rate.point - 1 / claim.rate.point
+    return (warm - default_s) / saved_s if saved_s > 0 and warm - default_s > _BRIEF_S else None
+
+
+def _cold_and_warm(
+    store: Store, configuration: Configuration
+) -> tuple[float | None, float | None, bool]:
+    """Return the seconds of compiling a configuration without and with the compiler's cache.
+
+    And whether others were prepared in parallel to a launch that they rest on. Launches that were
+    prepared alone come first.
+
+    The cache is kept per study. The compiled code depends on everything but the settings of the
+    launch, so that the first launch with the same rest was the cold one. An allocator may double
+    the time of compiling: the configuration's own launches come first, and a cold one under other
+    launch settings is ignored if it took clearly less than the warm ones here. If the first launch,
+    prepared alone, compiled nothing, later ones compile nothing either: those prepared in parallel
+    are only slowed by others.
+    """
+    sharing = [
+        record
+        for record in store.launches.values()
+        if record.prepared is not None
+        and _compiled_settings(record.request.configuration) == _compiled_settings(configuration)
+    ]
+    if not sharing:
+        return None, None, False
+    first, *others = sharing
+    own = [r for r in others if r.request.configuration == configuration]
+    telling = [r for r in own if not r.request.n_companions] or own or others
+    warm = statistics.median(r.compile_s for r in telling) if telling else None
+    is_own = first.request.configuration == configuration
+    says_nothing = not is_own and warm is not None and warm - first.compile_s > _BRIEF_S
+    compiles_nothing = first.compile_s < _BRIEF_S and not first.request.n_companions
+    if compiles_nothing and all(r.request.n_companions for r in telling):
+        return first.compile_s, first.compile_s if telling else None, False
+    told = telling if says_nothing else [first, *telling]
+    cold = None if says_nothing else first.compile_s
+    return cold, warm, any(r.request.n_companions for r in told)
+
+
+def _compiled_settings(configuration: Configuration) -> list[tuple[str, object]]:
+    return [(k, v) for k, v in configuration.settings if not k.startswith("launch.")]
+
+
+def rounds_won(claims: Claims, claim: Claim) -> tuple[int | None, int]:
+    """Return in how many rounds the configuration beat the default, and of how many.
+
+    None if no round compared them. Rounds too few for a claim count as well, such as those of an
+    early verdict that was stopped.
+    """
+    if is_default(claim.configuration):
+        return None, 0
+    differences = claims.differences(claim.configuration)
+    return sum(d > 0 for d in differences) if differences else None, len(differences)
+
+
+def seconds_to_decide(study: Study, claims: Claims, claim: Claim) -> float | None:
+    """Estimate the seconds of an extension that would decide a class, its start included.
+
+    The extension keeps them for rounds, which include everything else that is open. Returns None if
+    the class is decided or rounds cannot decide it, if the candidate is not above the default so
+    far, or if the rounds of an extension are not enough.
+    """
+    configuration, arms = claim.configuration, claims.open_arms()
+    if claim.verdict != "ambiguous" or configuration not in arms:
+        return None
+    if claim.is_unjustified:
+        compared = [*arms, *without_costly(study, configuration)]
+        return round(_start_s(study) + rounds_s(study, claims, compared, FIRST_LOOK), 1)
+    n = len(claims.differences(configuration))
+    if n >= FIRST_LOOK and claim.speedup is None:  # rounds without a figure: a missed bound
+        return None
+    if claim.speedup is not None and judge(claim.speedup, claims.noise.floor(n)) != "ambiguous":
+        return None  # something else than rounds is lacking
+    needed = rounds_to_decide(study, claims, arms).get(configuration)
+    if needed is None:
+        return None
+    return round(_start_s(study) + rounds_s(study, claims, arms, needed), 1)
+
+
+def _start_s(study: Study) -> float:
+    """Return what an extension takes besides its rounds: the model, the pacer, the report."""
+    pacer_s = study.costs.own_s(Configuration())
+    return study.costs.least_launch_s + pacer_s + study.budget.kept_s
+
+
+def faster_not_shipped(
+    study: Study, claims: Claims, winner_class: WinnerClass
+) -> list[FasterNotShipped]:
+    """Return the arms that are surely faster than the recommendation of a class."""
+    claim, found = claims.claim(winner_class), []
+    recommended = claim.configuration if claim.verdict == "faster" else claims.default
+    for arm in claims.arms:
+        if arm == recommended or not allowed_in(winner_class, arm):
+            continue
+        lead = claims.lead(arm, recommended)
+        if lead is None or lead.low <= 1 or claims.claim_of(winner_class, arm).verdict != "faster":
+            continue
+        why = study.evaluation.row(arm).ship_fault
+        why = why or why_unseen(study, arm) or claims.why_unjustified(arm)
+        if not why and (echoed := study.evaluation.row(arm).unobservable):
+            why = f"nothing shows that {', '.join(sorted(echoed))} took effect"
+        if why:
+            found.append(
+                FasterNotShipped(arm.as_dict(), baseline_name(study, arm) or "", lead, why)
+            )
+    return found

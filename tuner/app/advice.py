@@ -9,9 +9,16 @@ import msgspec
 from tuner.app.plan import Plan
 from tuner.galleries import GUIDELINES
 from tuner.guidelines import calibration
-from tuner.guidelines.combining import best_combination, may_gain
 from tuner.guidelines.facts import HOST, HOST_FACTS, facts_of, host_in_words
-from tuner.guidelines.predict import SURE, foretold, known_by_itself, known_of, settable
+from tuner.guidelines.predict import (
+    SURE,
+    best_combination,
+    foretold,
+    known_by_itself,
+    known_of,
+    may_gain,
+    settable,
+)
 from tuner.host.identity import Host
 from tuner.output.guidelines import (
     fact_in_words,

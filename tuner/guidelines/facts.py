@@ -22,7 +22,7 @@ _ISA = {
     "bf16": "Neon and bf16",
     "asimd": "Neon",
 }
-"""The first of these flags that a host has identifies it (host/processor.py)."""
+"""The first of these flags that a host has identifies it (host/identity.py)."""
 
 
 def model_facts(

@@ -7,13 +7,14 @@ import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from tuner.frameworks import OFFERED
-from tuner.host.checks_of_software import _compiler, _frameworks, _libraries, _openmp
+import msgspec
+
+from tuner.frameworks import FRAMEWORKS, OFFERED
 from tuner.host.environment import tuning_variables, without_effect
 from tuner.host.finding import Finding, Surroundings
 from tuner.host.identity import Host
 from tuner.host.interference import MAX_FOREIGN, MAX_STEAL, watch_idle
-from tuner.host.libraries import installed_frameworks
+from tuner.host.libraries import how_to_install, installed_frameworks
 from tuner.host.topology import format_cpu_list
 from tuner.record.launch import Interference
 from tuner.record.workload import CPU, CUDA
@@ -241,6 +242,69 @@ def _folder(s: Surroundings) -> list[Finding]:
             )
         ]
     return []
+
+
+def _frameworks(s: Surroundings) -> list[Finding]:
+    return [
+        Finding(
+            f"no_{name}",
+            "missing",
+            f"{name} is not installed: its models cannot be tuned",
+            FRAMEWORKS[name].install,
+        )
+        for name in OFFERED
+        if name not in s.frameworks
+    ]
+
+
+def _libraries(s: Surroundings) -> list[Finding]:
+    wanted = {
+        "tcmalloc": "the tcmalloc allocator cannot be tried",
+        "jemalloc": "the jemalloc allocator cannot be tried",
+        "mimalloc": "the mimalloc allocator cannot be tried",
+        "libnuma": "processes cannot be bound to NUMA nodes",
+    }
+    return [
+        _missing_library(s.host, name, f"no_{name}", f"{name} is not installed: {loss}")
+        for name, loss in wanted.items()
+        if name not in s.host.libraries
+    ]
+
+
+def _missing_library(host: Host, name: str, id: str, message: str) -> Finding:
+    """Say how to install a library, or why the one that pip installed cannot be used."""
+    if name not in host.unusable:
+        return Finding(id, "missing", message, how_to_install(name))
+    fault, _, remedy = host.unusable[name].rpartition(": ")
+    return Finding(id, "missing", f"{name} cannot be preloaded: {fault}", remedy)
+
+
+def _openmp(s: Surroundings) -> list[Finding]:
+    is_there = {"libiomp5", "libomp"} & s.host.libraries.keys()  # either stands in for the other
+    if is_there or "torch" not in s.frameworks:
+        return []
+    message = (
+        "neither Intel's OpenMP runtime (libiomp5) nor LLVM's (libomp) is installed: none but "
+        "PyTorch's own can be tried"
+    )
+    found = _missing_library(s.host, "libiomp5", "no_openmp", message)
+    if "libiomp5" in s.host.unusable:
+        return [found]
+    remedy = f"on x86-64: {found.remedy}; or {how_to_install('libomp')}"
+    return [msgspec.structs.replace(found, remedy=remedy)]
+
+
+def _compiler(s: Surroundings) -> list[Finding]:
+    if s.host.cxx:
+        return []
+    return [
+        Finding(
+            "no_cxx",
+            "missing",
+            "no C++ compiler: torch.compile cannot be tried",
+            "apt-get install g++",
+        )
+    ]
 
 
 _CHECKS: tuple[Callable[[Surroundings], list[Finding]], ...] = (

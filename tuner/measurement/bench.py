@@ -8,17 +8,19 @@ from __future__ import annotations
 
 import math
 import random
+import statistics
 from collections.abc import Callable, Collection, Iterable, Sequence
 
 from tuner.host.identity import Host
+from tuner.host.interference import n_disturbed
 from tuner.launchers.protocol import Launch, Launcher, LauncherSpec
 from tuner.launchers.testbed import Testbed
 from tuner.measurement.arrival_plan import is_settled, uses_arrivals
+from tuner.measurement.estimates import clean_slices
 from tuner.measurement.interference_gate import InterferenceGate
-from tuner.measurement.launch_summary import launch_summary
 from tuner.measurement.pacer import Pacer
 from tuner.measurement.passes import passes_of
-from tuner.measurement.queueing import with_sustained
+from tuner.measurement.queueing import misses_when_idle, with_sustained
 from tuner.measurement.replication import (
     CONFIRM,
     FIXED,
@@ -32,7 +34,7 @@ from tuner.measurement.replication import (
 )
 from tuner.measurement.steps import Steps
 from tuner.record.configuration import Configuration
-from tuner.record.events import Listener
+from tuner.record.events import LaunchDone, Listener
 from tuner.record.launch import LaunchRecord, Purpose, Slice
 from tuner.record.objective import Objective
 from tuner.record.outcome import Ending, Outcome
@@ -414,3 +416,32 @@ class Bench:
 def _died_in_company(record: LaunchRecord) -> bool:
     """Tell whether a launch ended without an outcome while others were prepared in parallel."""
     return record.ending is not None and record.ending.outcome is Outcome.INTERRUPTED
+
+
+def launch_summary(
+    record: LaunchRecord, objective: Objective, search_ratio: float | None
+) -> LaunchDone:
+    """Summarize a launch. search_ratio: the search's estimate of its ratio to the default."""
+    request, ending = record.request, record.ending or Ending(Outcome.MEASURED)
+    slices = clean_slices(record)
+    value, unit = None, objective.search_unit
+    if slices:  # by what the search goes by; a claim's value may be another
+        value = objective.value(statistics.median(map(objective.of_slice, slices)))
+    if slices and uses_arrivals(record, objective):
+        worth, unit = objective.of_launch(record.slices), objective.unit
+        value = None if worth is None else objective.value(worth)
+    return LaunchDone(
+        launch=request.id,
+        label=request.configuration.label(),
+        purpose=request.purpose,
+        outcome=ending.outcome,
+        reason=ending.reason,
+        rate=statistics.median(s.rate for s in slices) if slices else None,
+        value=value,
+        unit=unit,
+        seconds=record.total_s,
+        n_slices=len(record.slices),
+        n_disturbed=n_disturbed(record.slices),
+        search_ratio=search_ratio,
+        is_late=bool(slices) and all(map(misses_when_idle, slices)),
+    )

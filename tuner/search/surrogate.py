@@ -27,7 +27,6 @@ from tuner.record.configuration import Configuration
 from tuner.search.features import Encoded, Features
 from tuner.search.kernel import JITTER, PARTS, Kernel, squares
 from tuner.search.proposals import Belief
-from tuner.search.score_transform import ScoreTransform
 from tuner.space.space import Space
 
 _MOST_BELIEVED = 300
@@ -323,3 +322,30 @@ def _telling(scores: Mapping[Configuration, Score]) -> Mapping[Configuration, Sc
     latest = [c for c in scores if c not in chosen][-(_MOST_BELIEVED - len(best)) :]
     kept = {*best, *latest}
     return {c: score for c, score in scores.items() if c in kept}
+
+
+class ScoreTransform:
+    """Differences count for less the further below the best: y = -t log(1 + gap / t)."""
+
+    def __init__(self, worths: np.ndarray) -> None:
+        self._best = float(worths.max())
+        self._scale = max(float(np.median(self._best - worths)), 0.1)
+
+    def of(self, worths: np.ndarray) -> np.ndarray:
+        return self.of_gaps(np.maximum(self._best - worths, 0.0))
+
+    def of_gaps(self, gaps: np.ndarray) -> np.ndarray:
+        """Return y at gaps below the best; above it, where gaps are negative, y is as they are."""
+        below = np.maximum(gaps, 0.0)
+        found: np.ndarray = -self._scale * np.log1p(below / self._scale) - np.minimum(gaps, 0.0)
+        return found
+
+    def slope(self, worths: np.ndarray) -> np.ndarray:
+        found: np.ndarray = self._scale / (self._scale + np.maximum(self._best - worths, 0.0))
+        return found
+
+    def back(self, y: np.ndarray) -> np.ndarray:
+        found: np.ndarray = self._best - np.where(
+            y < 0, self._scale * np.expm1(-np.minimum(y, 0) / self._scale), -y
+        )
+        return found

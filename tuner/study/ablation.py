@@ -21,8 +21,8 @@ from tuner.record.configuration import Configuration
 from tuner.record.objective import Cost
 from tuner.space.catalogue import allowed_in, describe, is_default, narrowest_class
 from tuner.space.knobs_of.launch import BATCH, INSTANCES
+from tuner.study.candidates import known_score
 from tuner.study.evaluation import Evaluation
-from tuner.study.leaders import known_score
 from tuner.study.resource_costs import Increase, ResourceCost
 from tuner.study.rounds import Loss, LossInRounds
 from tuner.study.study import Study

@@ -31,9 +31,7 @@ from tuner.record.noisiness import MOSTLY_DISTURBED, TOO_NOISY, is_too_noisy
 from tuner.record.store import Store
 from tuner.record.winner_class import WinnerClass
 from tuner.space.catalogue import allowed_in, is_default
-from tuner.study.claim import AHEAD, AHEAD_OF_EARLIER, ALONE, Claim, explain, of_misses, of_silence
-from tuner.study.evaluation import Evaluation
-from tuner.study.leaders import (
+from tuner.study.candidates import (
     MAX_LAG_SE,
     challenger,
     known_score,
@@ -41,6 +39,8 @@ from tuner.study.leaders import (
     n_over_bounds,
     n_tried,
 )
+from tuner.study.claim import AHEAD, AHEAD_OF_EARLIER, ALONE, Claim, explain, of_misses, of_silence
+from tuner.study.evaluation import Evaluation
 from tuner.study.rounds import Loss, LossInRounds, Rounds, Worths
 
 _MANY = 10**6

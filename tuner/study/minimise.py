@@ -23,8 +23,8 @@ from tuner.study.ablation import (
     why_unjustified,
     without_costly,
 )
+from tuner.study.candidates import beats_default
 from tuner.study.evaluation import Evaluation
-from tuner.study.leaders import beats_default
 from tuner.study.neighbours import is_fragile
 from tuner.study.settled import settled
 from tuner.study.steps import Aim, ArmsWanted, Launch, NoTime, Steps, TimeShare, ask

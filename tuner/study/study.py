@@ -20,10 +20,9 @@ from tuner.search.terminator import SearchState
 from tuner.space.baselines import Baseline
 from tuner.space.catalogue import class_title, is_default, narrowest_class
 from tuner.space.space import Space
-from tuner.study.candidates import Candidates
+from tuner.study.candidates import Candidates, best_in
 from tuner.study.costs import Budget, Costs
 from tuner.study.evaluation import Evaluation
-from tuner.study.leaders import best_in
 from tuner.study.notes import Notes
 from tuner.study.preference import Preference, preference_of
 from tuner.study.resource_costs import CostRule

@@ -19,8 +19,8 @@ from tuner.record.outcome import Ending, Outcome
 from tuner.record.recommendation import EXPECTED, Recommendation, ShippedClaim
 from tuner.space.differences import Difference
 from tuner.space.knobs_of.launch import BATCH
-from tuner.study.bounds import beyond
 from tuner.study.claimed_gain import HALF, Gain
+from tuner.study.evaluation import beyond
 
 _OFF = 1.5
 """A default that is this many times faster or slower than in the study is a different one."""
