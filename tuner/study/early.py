@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tuner.measurement.confirmation import EARLY_ALPHA, FIRST_LOOK, expected_half_width
 from tuner.record.configuration import Configuration
-from tuner.record.events import PhaseBegins, RoundEnds, VerdictReached
+from tuner.record.events import RoundEnds, VerdictReached
 from tuner.record.integrity import RESULT
 from tuner.record.journal import EarlyRound
 from tuner.record.winner_class import WinnerClass
@@ -27,8 +27,6 @@ def early_verdict(study: Study) -> Steps[None]:
     if arm is None or study.store.n_extensions or (study.store.folder / RESULT).is_file():
         return
     arms = confirmation_arms(study, [arm])
-    if len(rounds) < FIRST_LOOK:
-        study.listen(PhaseBegins("early verdict", f"the default against {arm.label()}"))
     for number in range(len(rounds) + 1, FIRST_LOOK + 1):
         records = yield from ask(EarlyLook(arms, number))
         if isinstance(records, NoTime):

@@ -13,7 +13,7 @@ from typing import Any
 
 from tuner.measurement.confirmation import FIRST_LOOK, LOOKS
 from tuner.record.configuration import Configuration
-from tuner.record.events import TimeLeft
+from tuner.record.events import PhaseBegins, TimeLeft
 from tuner.record.launch import LaunchRecord, Purpose
 from tuner.record.serving import Validation
 from tuner.record.winner_class import WinnerClass
@@ -174,6 +174,9 @@ class Planner:
         is_costly = step.number == 1 and needed_s > most_s
         if is_costly or self._left_s() < self._confirming_s() + needed_s:
             return NoTime()
+        if step.number == 1:
+            detail = f"the default against {step.arms[-1].label()}"
+            self._study.listen(PhaseBegins("early verdict", detail))
         # not those of the first confirmation's rounds: replays draw their launches by the number
         number = LOOKS[-1] + step.number
         seconds = most_s / FIRST_LOOK
