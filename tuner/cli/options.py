@@ -15,9 +15,9 @@ from tuner.record.objective import GOALS
 Model = Annotated[
     str | None,
     typer.Option(
-        help="A built-in model (NAME or NAME@key=value,...); or yours: PATH.py, "
+        help="A built-in model (NAME or NAME@key=value,...), or your own: PATH.py, "
         "PATH.py:FUNCTION, a TorchScript, torch.export or .keras file, the folder of a "
-        "SavedModel or of Hugging Face."
+        "SavedModel or of a Hugging Face model."
     ),
 ]
 Models = Annotated[
@@ -30,8 +30,8 @@ Models = Annotated[
 Fleet = Annotated[
     str | None,
     typer.Option(
-        help="With --models: on every kind of host of a Ray cluster, ray://HOST:PORT or auto; "
-        "--budget is each study's. See docs/fleets.md."
+        help="With --models: tune on every kind of host of a Ray cluster, ray://HOST:PORT or "
+        "auto; --budget is per study. See docs/fleets.md."
     ),
 ]
 ConfirmOn = Annotated[
@@ -58,20 +58,20 @@ ServeCommand = Annotated[
     str | None,
     typer.Option(
         "--serve",
-        help="Instead of --model: what starts a server of yours, {port} in it; its launch settings "
-        "are tuned, in the scenario server.",
+        help="Instead of --model: a command that starts your server on {port}; its launch "
+        "settings are tuned, in the scenario server.",
     ),
 ]
 Url = Annotated[
     str | None,
-    typer.Option(help="With --serve: where requests are posted: http://127.0.0.1:{port}/predict."),
+    typer.Option(help="With --serve: the address for requests: http://127.0.0.1:{port}/predict."),
 ]
 Requests = Annotated[
     Path | None,
     typer.Option(
         parser=paths.path,
-        help="With --serve: what is posted: a .jsonl, a line for each; any other file as it is; "
-        "or a folder of them.",
+        help="With --serve: the requests to post: a .jsonl with one per line, any other file "
+        "as it is, or a folder of files.",
     ),
 ]
 HeaderTexts = Annotated[
@@ -88,7 +88,7 @@ Inputs = Annotated[
 ]
 Tolerance = Annotated[
     float | None,
-    typer.Option(min=0.0, help="Drift of outputs allowed to reduced precision (0.05)."),
+    typer.Option(min=0.0, help="Output drift allowed to reduced precision (0.05)."),
 ]
 AllowPickle = Annotated[
     bool,
@@ -111,15 +111,15 @@ ScenarioName = Annotated[
 Callers = Annotated[
     int | None,
     typer.Option(
-        help=f"With concurrent: how many call at the same time ({SCENARIOS['concurrent'].callers})."
+        help=f"With concurrent: simultaneous callers ({SCENARIOS['concurrent'].callers})."
     ),
 ]
 SloText = Annotated[
     str | None,
     typer.Option(
         "--slo",
-        help="With server: the latency that so many percent of the requests keep within: "
-        "p99=15ms. Default: p99 within 5 times the default's median for one request at a time.",
+        help="With server: the latency bound, for a percentile of the requests: p99=15ms. "
+        "Default: p99 within 5 times the default's median for one request at a time.",
     ),
 ]
 TraceFile = Annotated[
@@ -127,8 +127,8 @@ TraceFile = Annotated[
     typer.Option(
         "--trace",
         parser=paths.path,
-        help="With server: requests arrive as in this file (a line for each: when, in seconds); "
-        "tuned by its first half, proved by its second.",
+        help="With server: requests arrive as in this file (arrival times in seconds, one per "
+        "line); tuned on its first half, confirmed on its second.",
     ),
 ]
 BudgetText = Annotated[
@@ -142,9 +142,9 @@ ExtendText = Annotated[
     str | None,
     typer.Option(
         "--extend",
-        help="Instead of --budget: go on with the study for so long: 10m, on top of what it has "
-        "used, or of its budget if it is not finished. All that was measured stays. Once stopped, "
-        "the same --extend resumes and adds nothing; another one adds.",
+        help="Instead of --budget: continue the study for this long (10m), in addition to the time "
+        "used, or to its budget if it is not finished. If stopped, the same --extend resumes and "
+        "adds nothing; another length adds.",
     ),
 ]
 Out = Annotated[
@@ -160,15 +160,15 @@ BatchDim = Annotated[
         "--batch-dim",
         min=0,
         max=3,
-        help="Which dimension of a model's inputs is the batch: 1 for (time, batch, features). "
+        help="The batch dimension of the model's inputs: 1 for (time, batch, features). "
         "Default: the first.",
     ),
 ]
 NumericsName = Annotated[
     str,
     typer.Option(
-        help="same: never reduce precision. reduced: recommend the reduced winner. "
-        "both: search both, recommend the same-numerics one."
+        help="same: never reduce precision. reduced: recommend the winner with reduced "
+        "precision. both: search both, recommend the one with the same precision."
     ),
 ]
 GoalName = Annotated[
@@ -183,30 +183,34 @@ AcceptCost = Annotated[
     str | None,
     typer.Option(
         "--accept-cost",
-        help="memory, latency, or both (memory,latency): costs that a setting may raise although "
-        "there was no time to prove that it is needed.",
+        help="memory, latency, or both (memory,latency): a setting may raise these although it is "
+        "not proven to be needed.",
     ),
 ]
 PricePerHour = Annotated[
     float | None,
-    typer.Option("--price-per-hour", help="What the host costs: tells what a million items cost."),
+    typer.Option(
+        "--price-per-hour",
+        help="Price of the host: the report then states the cost of a million items.",
+    ),
 ]
 Set = Annotated[
     list[str] | None, typer.Option("--set", help="KNOB=V1,V2: search only these values.")
 ]
 Fix = Annotated[
-    list[str] | None, typer.Option(help="KNOB=VALUE: every tried configuration has it.")
+    list[str] | None,
+    typer.Option(help="KNOB=VALUE: use it in every configuration except the default."),
 ]
 Exclude = Annotated[list[str] | None, typer.Option(help="KNOB: leave it at its default.")]
 SpaceFile = Annotated[
     Path | None,
-    typer.Option(parser=paths.path, help="A search space of your own, instead of --hw."),
+    typer.Option(parser=paths.path, help="Your own search space, instead of --hw."),
 ]
 LearnFrom = Annotated[
     list[Path] | None,
     typer.Option(
         parser=paths.path,
-        help="Folder of earlier studies: where to look first; may be repeated.",
+        help="Folder of earlier studies that guide the search; may be repeated.",
     ),
 ]
 Rules = Annotated[
@@ -214,7 +218,7 @@ Rules = Annotated[
     typer.Option(
         "--guidelines",
         parser=paths.path,
-        help="A guidelines.json, or its folder: where to look first, as with --learn-from.",
+        help="A guidelines.json, or its folder: rules that guide the search, as with --learn-from.",
     ),
 ]
 Designed = Annotated[

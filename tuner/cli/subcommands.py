@@ -42,17 +42,17 @@ def run_program(
     recommended: Annotated[
         str | None,
         typer.Argument(
-            help="A recommended*.toml, its folder, or an index of several studies: then the one of "
+            help="A recommended*.toml, its folder, or an index of several studies: then the one for "
             "this kind of host."
         ),
     ] = None,
     command: Annotated[
         list[str] | None, typer.Argument(metavar="-- CMD...", help="The program.")
     ] = None,
-    model: Annotated[str, typer.Option(help="Which model's, of an index.")] = "",
-    framework: Annotated[str, typer.Option(help="Which framework's, of an index.")] = "",
+    model: Annotated[str, typer.Option(help="The model, if it is an index.")] = "",
+    framework: Annotated[str, typer.Option(help="The framework, if it is an index.")] = "",
     quiet: Annotated[
-        bool, typer.Option("--quiet", "-q", help="Do not say what is in force.")
+        bool, typer.Option("--quiet", "-q", help="Do not report what is in force.")
     ] = False,
 ) -> None:
     """Run a program under a recommendation's launch settings."""
@@ -73,11 +73,11 @@ def hardware(json: AsJson = False) -> None:
 
 @app.command(name="models")
 def list_models(
-    name: Annotated[str | None, typer.Argument(help="One of them, to tell it in full.")] = None,
-    task: Annotated[str | None, typer.Option(help="Only those whose task has this in it.")] = None,
-    family: Annotated[str | None, typer.Option(help="Only those of this family.")] = None,
+    name: Annotated[str | None, typer.Argument(help="A model, to show it in full.")] = None,
+    task: Annotated[str | None, typer.Option(help="Only models whose task contains this.")] = None,
+    family: Annotated[str | None, typer.Option(help="Only models of this family.")] = None,
     framework: Annotated[
-        str | None, typer.Option(help="Only those that this framework has.")
+        str | None, typer.Option(help="Only models that this framework has.")
     ] = None,
     sort: Annotated[str, typer.Option(help="name, parameters or macs (largest first).")] = "name",
     json: AsJson = False,
@@ -116,11 +116,9 @@ def report(
 
 @app.command()
 def compare(
-    studies: Annotated[
-        list[Path], typer.Argument(parser=paths.path, help="Folders that hold studies.")
-    ],
+    studies: Annotated[list[Path], typer.Argument(parser=paths.path, help="Folders with studies.")],
     out: Annotated[
-        Path | None, typer.Option(parser=paths.file, help="HTML file to write as well.")
+        Path | None, typer.Option(parser=paths.file, help="HTML file to write too.")
     ] = None,
     json: AsJson = False,
 ) -> None:
@@ -136,7 +134,7 @@ def verify(
     context: typer.Context,
     recommended: Recommended,
     model: Annotated[
-        str | None, typer.Option(help="Where the model is, if it is not a built-in one.")
+        str | None, typer.Option(help="The model's path, if it is not built in.")
     ] = None,
     inputs: Annotated[
         Path | None,
@@ -144,7 +142,9 @@ def verify(
     ] = None,
     trace: Annotated[
         Path | None,
-        typer.Option(parser=paths.path, help="Where the recorded arrivals are, if moved."),
+        typer.Option(
+            parser=paths.path, help="The path of the recorded arrivals, if they were moved."
+        ),
     ] = None,
     serve: ServeCommand = None,
     url: Url = None,
@@ -155,7 +155,7 @@ def verify(
     ] = False,
     budget: Annotated[
         str | None,
-        typer.Option(help="After so long everything is given up: 90s, 10m (the default)."),
+        typer.Option(help="Time limit: 90s, 10m (the default)."),
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="A minute.")] = False,
     at_least: Annotated[
@@ -228,7 +228,7 @@ def doctor(
 def guidelines(
     studies: Annotated[
         list[Path],
-        typer.Argument(parser=paths.path, help="Folders that hold studies with --designed."),
+        typer.Argument(parser=paths.path, help="Folders with studies made with --designed."),
     ],
     out: Annotated[
         Path, typer.Option(parser=paths.path, help="Folder for the rules and their page.")
