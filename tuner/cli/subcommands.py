@@ -42,8 +42,8 @@ def run_program(
     recommended: Annotated[
         str | None,
         typer.Argument(
-            help="A recommended*.toml, its folder, or an index of several studies: then the one for "
-            "this kind of host."
+            help="A recommended*.toml, its folder, or an index of several studies: then the one "
+            "for this kind of host."
         ),
     ] = None,
     command: Annotated[
