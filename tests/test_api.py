@@ -25,7 +25,7 @@ import functools, virtual, tuner.api
 virtual.spare()
 host = virtual.VirtualHost()
 tuner.api.tune_request = functools.partial(tuner.api.tune_request, testbed=host)
-tuner.api.prove = functools.partial(tuner.api.prove, testbed=host)
+tuner.api.run_verify = functools.partial(tuner.api.run_verify, testbed=host)
 kinds, threads = [], set()
 
 def blas():
@@ -43,16 +43,16 @@ usual = blas()
     set={{"fake.layout": ["packed"]}}, numerics="same", listen=listen,
 )
 assert threads == {{1}} and blas() == usual, (threads, blas(), usual)
-proof = tuner.verify(found.folder / "recommended.toml", budget=10)
+request = tuner.verify(found.folder / "recommended.toml", budget=10)
 print(json.dumps([
-    found.result.verdict, found.result.speedup.point, proof.verdict, proof.speedup.point,
+    found.result.verdict, found.result.speedup.point, request.verdict, request.speedup.point,
     kinds[0], kinds[-1], found.result.command,
 ]))
 """
 
 
 def test_a_study_is_tuned_and_verified(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("tune_request", "prove"):
+    for name in ("tune_request", "run_verify"):
         on_it = functools.partial(getattr(tuner.api, name), testbed=MadeUpFake())
         monkeypatch.setattr(tuner.api, name, on_it)
     heard: list[Event] = []
@@ -66,9 +66,9 @@ def test_a_study_is_tuned_and_verified(tmp_path: Path, monkeypatch: pytest.Monke
         "faster", StudyBegins, FrameworkEnds,
     )  # fmt: skip
     check_asked(found.result.command, tmp_path / "out")
-    proof = tuner.verify(found.folder / "recommended.toml", budget=20)
-    assert proof.verdict == "confirmed"
-    assert proof.speedup is not None and proof.speedup.point > 1
+    request = tuner.verify(found.folder / "recommended.toml", budget=20)
+    assert request.verdict == "confirmed"
+    assert request.speedup is not None and request.speedup.point > 1
 
 
 def check_asked(command: str, folder: Path) -> None:
@@ -93,10 +93,10 @@ def test_a_program_tunes_and_verifies(tmp_path: Path) -> None:
         cwd=tmp_path, capture_output=True, text=True, check=False, timeout=300,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    verdict, speedup, proof, again, first, last, command = json.loads(done.stdout)
+    verdict, speedup, request, again, first, last, command = json.loads(done.stdout)
     assert (verdict, first, last) == ("faster", "StudyBegins", "FrameworkEnds")
     assert speedup > 1
-    assert proof in ("confirmed", "inconclusive")
+    assert request in ("confirmed", "inconclusive")
     assert again > 1
     check_asked(command, tmp_path / "out")
 

@@ -1,7 +1,11 @@
-"""tune-framework: find, prove and ship the fastest runtime settings of a model on a host.
+"""tune-framework: find, confirm and deploy the fastest runtime settings of a model on a host.
 
-tune, recommend, verify (tuner/api.py) and apply (tuner/deploy/apply.py) are imported when they are
-first used: the door stays light.
+    tune        find them, by measuring (tuner/api.py)
+    recommend   predict them, without a search
+    verify      measure a recommendation again
+    apply       put a recommendation into force in this process (tuner/deploy/apply.py)
+
+Each is imported when it is first used, so that `import tuner` is fast.
 """
 
 from __future__ import annotations
@@ -27,9 +31,14 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> typing.Any:
-    """Import what is asked for (PEP 562)."""
+    """Import a function when it is first used (PEP 562)."""
     import importlib
 
     if name not in _HOMES:
         raise AttributeError(f"module 'tuner' has no attribute {name!r}")
     return getattr(importlib.import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    """List the public names, imported or not."""
+    return sorted(__all__)

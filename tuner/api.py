@@ -1,4 +1,4 @@
-"""The same from Python: what `import tuner` offers beside `apply`.
+"""The commands as Python functions: tune, recommend and verify.
 
     import tuner
 
@@ -6,7 +6,7 @@
     print(found.result.verdict, found.result.speedup, found.folder)
     print(tuner.verify(found.folder / "recommended.toml").verdict)
 
-Every measurement runs in child processes, as from the command line; this process blocks meanwhile.
+Every measurement runs in child processes, as from the command line. The call blocks meanwhile.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tuner.app.recommend import recommend as recommend_request
 from tuner.app.request import Request, checked_share, parse_duration, parse_share, service_of
 from tuner.app.tune import Finished
 from tuner.app.tune import tune as tune_request
-from tuner.app.verify import Proof, prove
+from tuner.app.verify import VerifyRequest, run_verify
 from tuner.errors import NothingMeasured, UsageError
 from tuner.host.secrets import redacted, stated
 from tuner.record.configuration import Value
@@ -72,16 +72,20 @@ def tune(
 ) -> list[Finished]:
     """Find the fastest settings of a model on this machine, and write its report.
 
-    The arguments are the command line's options (tune-framework --help). model: a name of the
-    gallery or a path; serve, url, requests and header stand in its place. framework: one or
-    several; every installed one that has the model if empty. budget: seconds, or "90s", "10m",
-    "1h30m", over all frameworks; ten minutes if None. extend: instead of it, how long to go on with
-    a study, on top of what it has used, or of its budget if it is not finished. accept_cost: some
-    of "memory" and "latency". out: folder of the study. set: the values of a knob to search.
-    listen: is called with every event
+    The arguments are the options of the command line (docs/options.md).
+
+    model: a name of the gallery, or a path. serve, url, requests, header: a server instead of it.
+    framework: one or several; by default every installed one that has the model. hw: a profile's
+    name, or the path of a search space. budget: seconds, or text like "90s", "10m", "1h30m", for
+    all frameworks together; ten minutes by default. extend: instead of budget, how long to continue
+    a study. out: the study's folder. set, fix: values by knob. tolerance: allowed drift of outputs
+    in reduced precision, a share of their spread (0.05). accept_cost: "memory", "latency".
+    price_per_hour: of the host, in any currency. listen: called with every event
     (tuner.record.events).
-    Returns, for each framework, its folder and result, or the error that ended its study.
-    Raises UsageError before anything is measured, NothingMeasured where no framework has a result.
+
+    Returns one Finished per framework: its folder, and its result, or the error that ended it.
+    Raises UsageError before anything is measured if an argument is invalid, and NothingMeasured if
+    no framework has a result.
     """
     given = {k: v for k, v in locals().items() if k != "listen"}
     frameworks = (framework,) if isinstance(framework, str) else tuple(framework)
@@ -154,11 +158,14 @@ def recommend(
     out: _Path | None = None,
     listen: Listener | None = None,
 ) -> list[Recommended]:
-    """Say what to set with no search, by rules of other models, and write it as recommended.toml.
+    """Predict good settings without a search, and write them as recommended.toml.
 
     The arguments are the options of `tune-framework recommend`. guidelines: a guidelines.json, or
-    its folder; the shipped one if None.
-    Raises UsageError where the rules say nothing of the frameworks, or the model cannot be used.
+    its folder; by default the one that ships.
+
+    Returns one Recommended per framework: per winner class its configuration, the expected speedup
+    with its interval, and the rules behind it. Raises UsageError if the rules say nothing about a
+    framework, or if the model cannot be used.
     """
     request = Request(
         model=os.fspath(model),
@@ -191,12 +198,15 @@ def verify(
     at_least: str | float | None = None,
     listen: Listener | None = None,
 ) -> Verification:
-    """Prove a recommended.toml, or that of a study's folder, again on this machine.
+    """Measure a recommended.toml, or that of a study's folder, again on this machine.
 
-    The arguments are the options of `tune-framework verify`. budget: 10 minutes if None. quick: one
-    minute. at_least: "90%" or 0.9 of the claimed gain (speedup - 1) must surely be there.
-    Raises UsageError for a file that is none, of another model or of an older version;
-    NothingMeasured where the default cannot be measured here.
+    The arguments are the options of `tune-framework verify`. budget: seconds, or text; ten minutes
+    by default. quick: one minute. at_least: "90%" or 0.9: this share of the claimed gain
+    (speedup - 1) must surely be there.
+
+    Returns a Verification: verdict (confirmed, refuted, inconclusive), reason, speedup with its
+    interval. Raises UsageError for an invalid file, or one of another model or version, and
+    NothingMeasured if the default cannot be measured here.
     """
     if quick and budget is not None:
         raise UsageError(f"quick is a budget of {QUICK_S:.0f} s; leave out budget={budget!r}")
@@ -204,7 +214,7 @@ def verify(
     where = None if model is None else os.fspath(model)
     _refuse_single({"header": header})
     share = parse_share(at_least) if isinstance(at_least, str) else at_least
-    proof = Proof(
+    request = VerifyRequest(
         Path(recommended),
         seconds,
         where,
@@ -214,7 +224,7 @@ def verify(
         service_of(serve, url, _path(requests), header),
         None if share is None else checked_share(share),
     )
-    return prove(proof, listen or unheard)
+    return run_verify(request, listen or unheard)
 
 
 def _path(given: _Path | None) -> Path | None:

@@ -8,7 +8,7 @@ import pytest
 from tests.space.spaces import FAKE_DEFAULTS, model, workload
 from tuner.app.request import Request
 from tuner.app.tune import Finished, tune
-from tuner.app.verify import Proof, prove
+from tuner.app.verify import VerifyRequest, run_verify
 from tuner.errors import Interrupted, UsageError
 from tuner.launchers.made_up import MadeUp
 from tuner.launchers.recorded import RecordedTestbed
@@ -93,18 +93,18 @@ def test_a_finished_study_is_rendered_again_and_nothing_is_launched(tmp_path: Pa
 
 def test_what_was_found_is_proved_again(tmp_path: Path) -> None:
     found = run(MadeUp(speed, slice_sd=0.01), tmp_path / "out")
-    proof = Proof(found.folder / "recommended.toml", 60.0, "fake")
-    again = prove(proof, unheard, recorded(MadeUp(speed, seed=1, slice_sd=0.01)))
+    request = VerifyRequest(found.folder / "recommended.toml", 60.0, "fake")
+    again = run_verify(request, unheard, recorded(MadeUp(speed, seed=1, slice_sd=0.01)))
     assert again.verdict == "confirmed", again.reason
-    slower = prove(proof, unheard, recorded(MadeUp(lambda _: 5.0)))
+    slower = run_verify(request, unheard, recorded(MadeUp(lambda _: 5.0)))
     assert slower.verdict == "refuted"
 
 
 def test_no_step_outlasts_the_time_of_a_verification(tmp_path: Path) -> None:
     found = run(MadeUp(speed, slice_sd=0.01), tmp_path / "out")
     source = MadeUp(speed, start_s=300.0)
-    proof = Proof(found.folder / "recommended.toml", 10.0, "fake")
-    assert prove(proof, unheard, recorded(source)).verdict == "inconclusive"
+    request = VerifyRequest(found.folder / "recommended.toml", 10.0, "fake")
+    assert run_verify(request, unheard, recorded(source)).verdict == "inconclusive"
     assert source.clock.now_s() <= 10.0 + 1e-6
 
 

@@ -13,7 +13,7 @@ import tuner.app.verify
 from tests.deploy.recommendations import recommendation
 from tests.space.spaces import machine
 from tuner.app.request import Request
-from tuner.app.verify import Proof, prove
+from tuner.app.verify import VerifyRequest, run_verify
 from tuner.cli import export
 from tuner.cli import run as cli_run
 from tuner.deploy.run import CannotRun
@@ -325,7 +325,7 @@ def test_a_verified_model_is_called_as_it_was_tuned(
         changed = msgspec.structs.replace(sound, settings=settings, workload=workload)
         write_recommendation(tmp_path / "recommended.toml", changed)
         with pytest.raises(UsageError, match="enough is known"):
-            prove(Proof(tmp_path / "recommended.toml", 60.0), lambda event: None)
+            run_verify(VerifyRequest(tmp_path / "recommended.toml", 60.0), lambda event: None)
     assert [(each.batch, each.batch_dim) for each in asked] == [(1, 1), (None, 1)]
 
 
@@ -335,7 +335,7 @@ def test_too_little_time_to_verify_is_refused_before_a_worker_starts(
     monkeypatch.setattr(tuner.app.verify, "refused_here", lambda *_: None)  # whatever this host has
     write_recommendation(tmp_path / "recommended.toml", sound)
     with pytest.raises(UsageError, match="--budget 20s is too short to measure anything"):
-        prove(Proof(tmp_path / "recommended.toml", 20.0), lambda event: None)
+        run_verify(VerifyRequest(tmp_path / "recommended.toml", 20.0), lambda event: None)
 
 
 def test_every_command_refuses_it(tmp_path: Path, sound: Recommendation) -> None:
@@ -344,7 +344,7 @@ def test_every_command_refuses_it(tmp_path: Path, sound: Recommendation) -> None
     said = f"{path} is not a recommendation: there is no knob 'torch.nosuch'"
     for reads in (
         lambda: tuner.apply(path),
-        lambda: prove(Proof(path, 1.0), lambda event: None),
+        lambda: run_verify(VerifyRequest(path, 1.0), lambda event: None),
         lambda: export.main(path, "python", None, ()),
     ):
         with pytest.raises(UsageError, match=said):

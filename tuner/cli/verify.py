@@ -1,4 +1,4 @@
-"""tune-framework verify: prove a recommendation again on this host."""
+"""tune-framework verify: run_verify a recommendation again on this host."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import msgspec
 import typer
 
 from tuner.app.request import parse_duration, parse_share, service_of
-from tuner.app.verify import Proof, prove
+from tuner.app.verify import VerifyRequest, run_verify
 from tuner.cli.printable import printable
 from tuner.cli.progress import progress
 from tuner.errors import UsageError
@@ -41,9 +41,11 @@ def main(
         raise UsageError("--model is empty; leave it out, or name the model that was tuned")
     seconds = QUICK_S if quick else parse_duration("10m" if budget is None else budget)
     share = None if at_least is None else parse_share(at_least)
-    proof = Proof(path, seconds, model, inputs, allow_pickle, trace, service_of(*service), share)
+    request = VerifyRequest(
+        path, seconds, model, inputs, allow_pickle, trace, service_of(*service), share
+    )
     with progress(quiet=as_json or not sys.stdout.isatty()) as listen:
-        found = prove(proof, listen, testbed or THIS_HOST)
+        found = run_verify(request, listen, testbed or THIS_HOST)
     _show(found, as_json=as_json)
     if code := EXIT_CODES[found.verdict]:
         raise typer.Exit(code)

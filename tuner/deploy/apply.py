@@ -49,6 +49,9 @@ class Applied:
         self._adapter = adapter
         self._is_prepared = False
 
+    def __repr__(self) -> str:
+        return f"Applied(settings={self.settings}, batch={self.batch}, missing={self.missing})"
+
     def prepare(self, model: Any) -> Any:
         """Return the model in the layout, precision and form that were confirmed.
 

@@ -15,9 +15,9 @@ from pathlib import Path
 import msgspec
 
 from tuner.app.tune import tune
-from tuner.app.verify import prove
+from tuner.app.verify import run_verify
 from tuner.errors import Interrupted, StudyConflict, TuneError
-from tuner.fleet.orders import UNFIT, Tune, Verify, decode, proof_of
+from tuner.fleet.orders import UNFIT, Tune, Verify, decode, verify_request_of
 from tuner.host.secrets import stated
 from tuner.interrupts import heeded
 from tuner.record.events import unheard
@@ -32,7 +32,7 @@ def main(order: Path, folder: Path) -> int:
     try:
         with heeded():
             if isinstance(job, Verify):
-                found = prove(proof_of(job, folder), unheard)
+                found = run_verify(verify_request_of(job, folder), unheard)
                 (order.parent / VERIFICATION).write_bytes(msgspec.json.encode(found))
                 return 0
             here = msgspec.structs.replace(job.request, out=folder, environment=stated(os.environ))

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from tuner.app.request import Request
-from tuner.app.verify import Proof
+from tuner.app.verify import VerifyRequest
 from tuner.fleet.mirror import Piece
 
 
@@ -120,8 +120,8 @@ def decode(data: bytes, kind: Any) -> Any:
     return msgspec.msgpack.decode(data, type=kind, dec_hook=_path)
 
 
-def proof_of(order: Verify, folder: Path) -> Proof:
+def verify_request_of(order: Verify, folder: Path) -> VerifyRequest:
     """Return the recommendation to be verified of the study in a folder."""
-    return Proof(
+    return VerifyRequest(
         folder / "recommended.toml", order.seconds, order.model, allows_pickle=order.allows_pickle
     )
