@@ -71,11 +71,11 @@ def play(job: Job) -> dict[WinnerClass, Found]:
         found = {}
         for winner_class in CLASSES:
             claim = claims.claim(winner_class)
-            worth = sum(effects.get(f"{k}={v}", 0.0) for k, v in claim.configuration.settings)
+            log_gain = sum(effects.get(f"{k}={v}", 0.0) for k, v in claim.configuration.settings)
             is_faster = claim.verdict == "faster"
             width = math.log(claim.speedup.high / claim.speedup.low) / 2 if claim.speedup else None
             found[winner_class] = Found(
-                math.expm1(worth) if is_faster else 0.0,
+                math.expm1(log_gain) if is_faster else 0.0,
                 is_faster,
                 width,
                 len(claim.configuration.settings) if is_faster else 0,

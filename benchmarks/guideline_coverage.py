@@ -30,7 +30,7 @@ from scipy import optimize, stats
 from benchmarks.guideline_rounds import GUIDELINE, LEAST_ROUNDS, Pair, read_arms, read_pairs
 from tuner.guidelines.calibration import Calibration
 from tuner.guidelines.facts import HOST, HOST_CORES, HOST_ISA
-from tuner.guidelines.predict import WITH, Known, Prediction, foretold, known_of
+from tuner.guidelines.predict import WITH, Known, Prediction, known_of, predicted
 from tuner.guidelines.studies import make_guidelines, read_recordings
 from tuner.record.configuration import Configuration
 from tuner.record.files import write_whole
@@ -58,18 +58,18 @@ class Gain(NamedTuple):
     """Its standard error."""
     rules: Mapping[str, Rule]
 
-    def foretold(self, unexplained_sd: float) -> Prediction:
+    def predicted(self, unexplained_sd: float) -> Prediction:
         """Return what the rules expect of it."""
-        return foretold(self.rules, self.factors, unexplained_sd)
+        return predicted(self.rules, self.factors, unexplained_sd)
 
     @property
     def off(self) -> float:
         """The logarithm of what it gained over what was foretold."""
-        return self.log_gain - math.log(self.foretold(0.0).speedup.point)
+        return self.log_gain - math.log(self.predicted(0.0).speedup.point)
 
     def likelihood(self, unexplained_sd: float) -> float:
         """Return the logarithm of its likelihood, by the prediction and the error of the rounds."""
-        prediction = self.foretold(unexplained_sd)
+        prediction = self.predicted(unexplained_sd)
         freedom = min(rule.n_families for rule in prediction.rules) - 1
         half = math.log(prediction.speedup.high / prediction.speedup.point)
         spread = half / float(stats.t.ppf((1 + prediction.speedup.confidence) / 2, freedom))
@@ -81,7 +81,7 @@ class Gain(NamedTuple):
 
         with_error: widened by the 90 % error of the rounds.
         """
-        speedup = self.foretold(unexplained_sd).speedup
+        speedup = self.predicted(unexplained_sd).speedup
         half = math.log(speedup.high / speedup.point)
         return abs(self.off) <= math.hypot(half, _NORMAL_90 * self.error if with_error else 0.0)
 
@@ -113,7 +113,7 @@ def gains_of_pair(
     found = []
     for arm in dict.fromkeys(pair.arms.values()):
         factors = factors_of(guidelines.settings.get(pair.framework, {}), arm)
-        if not _is_foretold(known, factors) or any(arm not in row for row in pair.rounds):
+        if not _is_predicted(known, factors) or any(arm not in row for row in pair.rounds):
             continue
         gain = statistics.fmean(row[arm] - row[Configuration()] for row in pair.rounds)
         error = sd * math.sqrt(2 / len(pair.rounds))
@@ -124,7 +124,7 @@ def gains_of_pair(
     return found
 
 
-def _is_foretold(known: Known, factors: Sequence[str]) -> bool:
+def _is_predicted(known: Known, factors: Sequence[str]) -> bool:
     together = set(factors)
     is_conclusive = not any(set(pair.split(WITH)) <= together for pair in known.untold)
     return bool(together) and together <= known.rules.keys() and is_conclusive and not (

@@ -206,15 +206,15 @@ def best_known(
                     Configuration.of(found.configuration), [math.log(found.speedup.point)]
                 )
     literal = {each.configuration for each in planned.baselines}
-    worth = {
+    log_gain = {
         c: statistics.fmean(logs)
         for c, logs in seen.items()
         if allowed_in(winner_class, c)
         and c.get(BATCH) is None
         and (planned.space.contains(c) or c in literal)
     }
-    best = max(worth, key=lambda c: worth[c], default=Configuration())
-    return best if worth.get(best, 0.0) > 0 else Configuration()
+    best = max(log_gain, key=lambda c: log_gain[c], default=Configuration())
+    return best if log_gain.get(best, 0.0) > 0 else Configuration()
 
 
 def packrat(planned: Plan, bench: Bench) -> Configuration:

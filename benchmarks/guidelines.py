@@ -74,7 +74,7 @@ def left_out(
         )
 
 
-def foretold_effects(recordings: Sequence[Recording]) -> list[Told]:
+def predicted_effects(recordings: Sequence[Recording]) -> list[Told]:
     """Return every effect of a single setting, beside what other families' rules said of it."""
     found = []
     for studies, guidelines in left_out(recordings):
@@ -111,7 +111,7 @@ def can_be(factors: Sequence[str], pairs: Collection[frozenset[str]]) -> bool:
     return all(frozenset(pair) in pairs for pair in itertools.combinations(factors, 2))
 
 
-def foretold_choices(recordings: Sequence[Recording]) -> list[Chosen]:
+def predicted_choices(recordings: Sequence[Recording]) -> list[Chosen]:
     """Return what other families' rules would set for each model, and what it is worth there."""
     found = []
     for studies, guidelines in left_out(recordings):
@@ -123,9 +123,9 @@ def foretold_choices(recordings: Sequence[Recording]) -> list[Chosen]:
                 is_reduced = winner_class is WinnerClass.REDUCED_PRECISION
                 allowed = [n for n in own if is_reduced or n not in PRECISION]
                 chosen = next(e.factors for e in ranked(known, allowed) if can_be(e.factors, pairs))
-                gain, error = worth(study.effects, chosen)
+                gain, error = log_gain(study.effects, chosen)
                 best = max(
-                    worth(study.effects, each)[0]
+                    log_gain(study.effects, each)[0]
                     for n in range(len(allowed) + 1)
                     for each in itertools.combinations(allowed, n)
                     if can_be(each, pairs)
@@ -136,7 +136,7 @@ def foretold_choices(recordings: Sequence[Recording]) -> list[Chosen]:
     return found
 
 
-def worth(
+def log_gain(
     effects: Mapping[str, tuple[float, float]], factors: Sequence[str]
 ) -> tuple[float, float]:
     """Return what some factors come to together by a model's own effects, and its error.
@@ -200,8 +200,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("recordings", type=Path, nargs="+")
     recordings = read_recordings(parser.parse_args().recordings)
-    tell_effects(foretold_effects(recordings))
-    tell_choices(foretold_choices(recordings))
+    tell_effects(predicted_effects(recordings))
+    tell_choices(predicted_choices(recordings))
 
 
 if __name__ == "__main__":

@@ -66,10 +66,10 @@ def read_course(folder: Path) -> Course:
     return Course(folder.name, f"{result['model']}/{result['framework']}", incumbents, told)
 
 
-def seconds_until(course: Course, worth: Mapping[Configuration, float], best: float) -> float:
+def seconds_until(course: Course, log_gain: Mapping[Configuration, float], best: float) -> float:
     """Return when a study first held what is within 5 % of the best; infinite if never."""
     for used_s, configuration in course.incumbents:
-        if worth.get(configuration, -math.inf) >= best + math.log(CLOSE):
+        if log_gain.get(configuration, -math.inf) >= best + math.log(CLOSE):
             return used_s
     return math.inf
 

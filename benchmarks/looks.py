@@ -73,11 +73,11 @@ def _lasting(correlation: float) -> Draw:
     """Each arm's deviation goes on from round to round."""
 
     def draw(random: np.random.Generator, n: int) -> Worths:
-        worths = random.normal(0, 0.05, (n, 1 + N_ARMS))
+        log_scores = random.normal(0, 0.05, (n, 1 + N_ARMS))
         for i in range(1, n):
-            own = math.sqrt(1 - correlation**2) * worths[i]
-            worths[i] = correlation * worths[i - 1] + own
-        return worths
+            own = math.sqrt(1 - correlation**2) * log_scores[i]
+            log_scores[i] = correlation * log_scores[i - 1] + own
+        return log_scores
 
     return draw
 
@@ -118,18 +118,18 @@ class Ended(msgspec.Struct, frozen=True):
     is_faster: bool
 
 
-def confirm(worths: Worths) -> list[Ended]:
+def confirm(log_scores: Worths) -> list[Ended]:
     """Return what a confirmation says of each finalist. worths: all that the budget holds."""
     ended: dict[int, Ended] = {}
-    n_rounds = len(worths)
+    n_rounds = len(log_scores)
     for n in [*(look for look in LOOKS if look < n_rounds), n_rounds]:
         is_last = n == n_rounds
-        noise = fit_rounds(worths[:n].tolist()).noise
+        noise = fit_rounds(log_scores[:n].tolist()).noise
         assert noise is not None
         found = [
             ended[i].found
             if i in ended
-            else difference((worths[:n, 1 + i] - worths[:n, 0]).tolist(), noise)
+            else difference((log_scores[:n, 1 + i] - log_scores[:n, 0]).tolist(), noise)
             for i in range(N_FINALISTS)
         ]
         levels = [INTERIM_ALPHA] * N_FINALISTS
@@ -172,11 +172,11 @@ def is_ever_false(
     defaults: list[float] = []
     kept: list[int] = []
     for extent in range(1 + n_extensions):
-        worths = NOISES[noise](random, n_rounds)
+        log_scores = NOISES[noise](random, n_rounds)
         names = [*kept, *range(len(arms), len(arms) + N_FINALISTS - len(kept))]
-        for name, column in zip(names, worths.T[1:].tolist(), strict=False):
+        for name, column in zip(names, log_scores.T[1:].tolist(), strict=False):
             arms[name] = [*arms.get(name, [None] * len(defaults)), *column]
-        defaults += worths[:, 0].tolist()
+        defaults += log_scores[:, 0].tolist()
         for name in set(arms).difference(names):
             arms[name] += [None] * n_rounds
         n_before = len(defaults) - n_rounds

@@ -30,7 +30,7 @@ from benchmarks.real_regret import LEAST_ROUNDS
 from tuner.app.plan import plan
 from tuner.app.request import Request
 from tuner.host.identity import probe
-from tuner.measurement.estimates import round_worths
+from tuner.measurement.estimates import round_log_scores
 from tuner.record.configuration import Configuration
 from tuner.record.launch import Purpose
 from tuner.space.knobs_of.launch import BATCH
@@ -93,8 +93,10 @@ def measure(
                 records = bench.measure_round(
                     distinct, number, Purpose.CONFIRM, noise=NOISE, seconds=UNHURRIED_S
                 )
-                worths = dict(zip(distinct, round_worths(records, planned.objective), strict=True))
-                found = {name: worths[each] for name, each in settings.items()}
+                log_scores = dict(
+                    zip(distinct, round_log_scores(records, planned.objective), strict=True)
+                )
+                found = {name: log_scores[each] for name, each in settings.items()}
                 row = {"scenario": request.scenario, "arms": wanted, "log_rates": found}
                 file.write(json.dumps(row) + "\n")
                 file.flush()

@@ -28,7 +28,7 @@ from benchmarks.company import NOISE, bench_of
 from tuner.app.plan import Plan, plan
 from tuner.app.request import Request
 from tuner.host.identity import probe
-from tuner.measurement.estimates import round_worths
+from tuner.measurement.estimates import round_log_scores
 from tuner.record.configuration import Configuration
 from tuner.record.launch import Purpose
 from tuner.space.baselines import to_measure
@@ -77,12 +77,12 @@ def rank(folder: Path, model: str, framework: str, slo: str) -> None:
             (record,) = bench.measure_round(
                 [configuration], number + 1, Purpose.CONFIRM, noise=NOISE, seconds=TRIALS_S
             )
-            (worth,) = round_worths([record], planned.objective)
+            (log_score,) = round_log_scores([record], planned.objective)
             timed = [s.served.sustained for s in record.slices if s.served and s.served.sustained]
             row = {
                 "settings": configuration.as_dict(),
                 "simulated": timed[0] if timed else None,
-                "measured": None if worth is None else math.exp(worth),
+                "measured": None if log_score is None else math.exp(log_score),
             }
             file.write(json.dumps(row) + "\n")
             file.flush()

@@ -55,9 +55,9 @@ def test_percentiles_beside_a_latency_are_of_the_calls_that_it_rests_on() -> Non
     searched.slices = [Slice(9, 1, 2, 0.02, 0.0, packed_calls=packed([0.01, 0.01]))]
     found = call_times([searched, *rounds], objective)
     assert found is not None
-    worth = objective.of_launch(rounds[0].slices)
-    assert worth is not None
-    value_s = objective.value(worth) / 1000
+    log_score = objective.of_launch(rounds[0].slices)
+    assert log_score is not None
+    value_s = objective.value(log_score) / 1000
     assert found.p50_s <= value_s <= found.p99_s * (1 + 1e-6)
     assert found.n_calls == 60
     assert found.p99_s == pytest.approx(0.05)

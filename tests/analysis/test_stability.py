@@ -111,7 +111,7 @@ def test_a_host_whose_speed_doubles_between_rounds_makes_no_launch_slow(study: S
     gains = [0.1 + 0.003 * (-1) ** k for k in range(12)]
     found = claims(study, gains, gains, host=lambda k: math.log(2) * (k // 2 % 2))
     median = statistics.median(found.rounds.series(DEFAULT).known())
-    assert sum(worth < median for worth in found.rounds.series(TUNED).known()) == 6
+    assert sum(log_score < median for log_score in found.rounds.series(TUNED).known()) == 6
     judged = stability(found, found.claim(WinnerClass.SAME_PRECISION))
     assert judged is not None
     assert (judged.n_slower, judged.n_rounds, judged.word) == (0, 12, "stable")

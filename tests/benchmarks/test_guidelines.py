@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from benchmarks.guidelines import foretold_choices, foretold_effects, worth
+from benchmarks.guidelines import log_gain, predicted_choices, predicted_effects
 from tuner.record.designed import DesignedCell, DesignedSection
 from tuner.record.guidelines import GUIDELINES_VERSION, Recording
 from tuner.space.design import N_CELLS, is_set
@@ -47,7 +47,7 @@ def _recording(
 
 
 def test_intervals_hold_what_they_say_of_families_left_out() -> None:
-    told = [each for seed in range(12) for each in foretold_effects(recordings(0.1, seed=seed))]
+    told = [each for seed in range(12) for each in predicted_effects(recordings(0.1, seed=seed))]
     assert len(told) == 12 * 2 * len(FAMILIES) * len(MEANS)
     held = sum(each.held for each in told) / len(told)
     assert 0.85 <= held <= 0.95
@@ -55,8 +55,8 @@ def test_intervals_hold_what_they_say_of_families_left_out() -> None:
 
 def test_what_is_alike_everywhere_is_foretold_closely_and_chosen() -> None:
     given = recordings(0.005)
-    assert max(each.half_width for each in foretold_effects(given)) < 0.05
-    for chosen in foretold_choices(given):
+    assert max(each.half_width for each in predicted_effects(given)) < 0.05
+    for chosen in predicted_choices(given):
         wanted = {"compile", "allocator"} | (
             {"autocast"} if chosen.winner_class == "reduced_precision" else set()
         )
@@ -66,6 +66,6 @@ def test_what_is_alike_everywhere_is_foretold_closely_and_chosen() -> None:
 
 def test_what_a_combination_is_worth_adds_up() -> None:
     effects = {"a": (0.1, 0.03), "b": (0.2, 0.04), "a with b": (-0.05, 0.0), "c": (1.0, 1.0)}
-    value, error = worth(effects, ["a", "b"])
+    value, error = log_gain(effects, ["a", "b"])
     assert math.isclose(value, 0.25) and math.isclose(error, 0.05)
-    assert worth(effects, []) == (0, 0)
+    assert log_gain(effects, []) == (0, 0)

@@ -9,7 +9,7 @@ import pytest
 
 from tuner.guidelines import calibration
 from tuner.guidelines.calibration import Calibration
-from tuner.guidelines.predict import SURE, WITH, Known, foretold, known_of, ranked, settable
+from tuner.guidelines.predict import SURE, WITH, Known, known_of, predicted, ranked, settable
 from tuner.guidelines.rules import Seen, distil
 from tuner.record.guidelines import GUIDELINES_VERSION, Condition, Fact, Guidelines, Rule, StudyOf
 from tuner.space.profile import FactorEntry
@@ -56,7 +56,7 @@ def test_intervals_hold_what_a_model_of_another_family_does() -> None:
     random = np.random.default_rng(2)
     held, n = 0, 300
     for _ in range(n):
-        foretold_ = foretold(rules(random).rules, ["compile", "autocast"])
+        foretold_ = predicted(rules(random).rules, ["compile", "autocast"])
         names = ["compile", "autocast", f"compile{WITH}autocast"]
         truth = sum(MEANS[name] + random.normal(0, SPREAD) for name in names)
         held += foretold_.speedup.low <= math.exp(truth) <= foretold_.speedup.high
@@ -71,7 +71,7 @@ def test_what_rules_do_not_know_of_themselves_is_in_the_interval() -> None:
         known = rules(random).rules
         truth = MEANS["compile"] + random.normal(0, SPREAD) + random.normal(0, beyond)
         for sd in held:
-            speedup = foretold(known, ["compile"], sd).speedup
+            speedup = predicted(known, ["compile"], sd).speedup
             held[sd] += speedup.low <= math.exp(truth) <= speedup.high
     assert held[0.0] / 300 < 0.75
     assert 0.86 <= held[beyond] / 300 <= 0.97
@@ -81,7 +81,7 @@ def test_the_best_of_all_combinations_is_chosen() -> None:
     known = rules(np.random.default_rng(3))
     names = ["compile", "autocast", "layout"]
     every = [
-        foretold(known.rules, chosen)
+        predicted(known.rules, chosen)
         for n in range(4)
         for chosen in itertools.combinations(names, n)
     ]
@@ -140,7 +140,7 @@ def test_what_is_sure_is_kept_as_often_as_it_says() -> None:
     random = np.random.default_rng(7)
     kept, n = 0, 300
     for _ in range(n):
-        prediction = foretold(rules(random).rules, ["compile"])
+        prediction = predicted(rules(random).rules, ["compile"])
         kept += prediction.sure <= math.exp(MEANS["compile"] + random.normal(0, SPREAD))
     assert SURE - 0.06 <= kept / n <= SURE + 0.06
 

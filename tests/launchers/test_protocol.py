@@ -150,7 +150,7 @@ def started(side: Side, configuration: Configuration = DEFAULT) -> Launch:
 def take_every_step(launch: Launch) -> None:
     launch.pause()
     launch.take_slice(50, 0.2)
-    launch.take_slice_beside(51, 0.2, 1)
+    launch.take_contended_slice(51, 0.2, 1)
     launch.check(CHECK)
     launch.profile(0.1)
     launch.pause()
@@ -289,7 +289,7 @@ def test_a_slice_beside_a_neighbour_stands_apart_where_there_is_one(side: Side) 
     launch.pause()
     with side.launcher.neighbours() as n:
         if n:
-            launch.take_slice_beside(1, 0.2, n)
+            launch.take_contended_slice(1, 0.2, n)
     assert launch.goes_on
     assert launch.record.n_neighbours == n
     assert [s.index for s in launch.record.beside] == ([1] if n else [])

@@ -60,9 +60,9 @@ def test_requests_are_sent_around_the_edge_until_it_is_known(expected: float) ->
     assert is_settled(record, SERVED)
     assert len(trials_of(record.slices, SLO)) == len(offers) >= 5
     assert len({offer.seed for offer in offers}) == len(offers)  # each is another draw
-    worth = SERVED.of_launch(record.slices)
-    assert worth is not None
-    assert SERVED.value(worth) == pytest.approx(EDGE, rel=0.03)
+    log_score = SERVED.of_launch(record.slices)
+    assert log_score is not None
+    assert SERVED.value(log_score) == pytest.approx(EDGE, rel=0.03)
 
 
 def test_the_arms_of_a_round_get_the_same_arrivals_and_those_of_another_do_not() -> None:
@@ -107,9 +107,9 @@ def test_a_server_is_worth_no_more_than_it_can_answer() -> None:
     """However short its trials were beside a bound of seconds."""
     far = msgspec.structs.replace(SERVED, slo=Slo(0.99, 10.0, ""))
     trials = [answered(Offer(rate, 4000, 1)) for rate in (150.0, 200.0)]
-    worth = far.of_launch([timed(90.0), *trials])
-    assert worth is not None
-    assert far.value(worth) == pytest.approx(100.0)  # calls take 10 ms
+    log_score = far.of_launch([timed(90.0), *trials])
+    assert log_score is not None
+    assert far.value(log_score) == pytest.approx(100.0)  # calls take 10 ms
 
 
 def test_a_server_that_is_never_in_time_has_no_worth() -> None:
@@ -164,8 +164,8 @@ def test_a_server_of_ones_own_is_not_held_to_what_callers_have_shown() -> None:
     while (offer := next_offer(record, SERVED)) is not None:
         offers.append(offer)
         record.slices.append(answered(offer))
-    worth = SERVED.of_launch(record.slices)
-    assert worth is not None and SERVED.value(worth) == pytest.approx(EDGE, rel=0.03)
+    log_score = SERVED.of_launch(record.slices)
+    assert log_score is not None and SERVED.value(log_score) == pytest.approx(EDGE, rel=0.03)
     bound = Slo(0.99, 1.0, "")
     longer = msgspec.structs.replace(SERVED, slo=bound)
     begun = launch(Purpose.CONFIRM)

@@ -8,8 +8,8 @@ from tuner.measurement.estimates import (
     PRIOR_LAUNCH_SD,
     Estimates,
     kept,
-    lead_beside,
-    round_worths,
+    lead_under_contention,
+    round_log_scores,
 )
 from tuner.measurement.replication import scatter
 from tuner.record.configuration import Configuration
@@ -73,8 +73,8 @@ def test_where_calls_count_disturbed_ones_do_too() -> None:
     """Without the disturbed slice there would be no tail: 3 of its 10 calls take 50 ms."""
     latency = Objective.of("latency_p90")
     record = calling(1, [[10.0] * 10, [10.0] * 7 + [50.0] * 3], dirty=(1,))
-    (everything,) = round_worths([record], latency)
-    (undisturbed,) = round_worths([record], latency, only_clean=True)
+    (everything,) = round_log_scores([record], latency)
+    (undisturbed,) = round_log_scores([record], latency, only_clean=True)
     assert everything is not None and undisturbed is not None
     assert latency.value(everything) == pytest.approx(50.0)
     assert latency.value(undisturbed) == pytest.approx(10.0)
@@ -197,7 +197,7 @@ def test_in_a_round_what_a_pass_has_in_common_cancels() -> None:
     slow = np.array([0.0, -0.7, -0.7, 0.0, 0.0])
     a = launch(1, DEFAULT, list(0.0 + slow), purpose=Purpose.CONFIRM)
     b = launch(2, FAST, list(0.3 + slow), purpose=Purpose.CONFIRM)
-    values = round_worths([a, b], THROUGHPUT)
+    values = round_log_scores([a, b], THROUGHPUT)
     assert values[0] is not None
     assert values[1] is not None
     assert values[1] - values[0] == pytest.approx(0.3)
@@ -206,15 +206,15 @@ def test_in_a_round_what_a_pass_has_in_common_cancels() -> None:
 def test_a_pass_with_a_disturbed_slice_does_not_count() -> None:
     a = launch(1, DEFAULT, [0.0, 0.0, 0.0, 0.0], purpose=Purpose.CONFIRM)
     b = launch(2, FAST, [0.3, -5.0, -5.0, 0.3], purpose=Purpose.CONFIRM, dirty=(1, 2))
-    values = round_worths([a, b], THROUGHPUT)
+    values = round_log_scores([a, b], THROUGHPUT)
     assert (values[1] or 0) - (values[0] or 0) == pytest.approx(0.3)
 
 
 def test_a_failed_launch_of_a_round_has_no_value() -> None:
     a = launch(1, DEFAULT, [0.0, 0.0], purpose=Purpose.CONFIRM)
     b = launch(2, FAST, [0.3], purpose=Purpose.CONFIRM, outcome=Outcome.CRASHED)
-    assert round_worths([a, b], THROUGHPUT)[1] is None
-    assert round_worths([b], THROUGHPUT) == [None]
+    assert round_log_scores([a, b], THROUGHPUT)[1] is None
+    assert round_log_scores([b], THROUGHPUT) == [None]
 
 
 def server(id: int, rate: float, call_s: float, busy_s: float, *, met: bool = True) -> LaunchRecord:
@@ -242,6 +242,6 @@ def test_servers_beside_a_neighbour_are_compared_by_rates_and_by_what_they_keep(
     own, other = server(1, 40.0, 0.020, 0.040), server(2, 30.0, 0.015, 0.060)
     assert kept(own, served) == pytest.approx(math.log(0.5))  # what arrived says nothing of it
     assert kept(other, served) == pytest.approx(math.log(0.25))
-    lead = lead_beside(own, other, served)
+    lead = lead_under_contention(own, other, served)
     assert lead is not None and math.exp(lead) == pytest.approx(40 / 30 * 2)
-    assert lead_beside(own, server(3, 30.0, 0.015, 0.060, met=False), served) is None
+    assert lead_under_contention(own, server(3, 30.0, 0.015, 0.060, met=False), served) is None

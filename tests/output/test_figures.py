@@ -36,7 +36,7 @@ def whole() -> Result:
     """A real study's result, with what it was too early or too short to hold."""
     result = read_result(SAMPLE)
     winner_class = result.recommended_class
-    worth = [
+    log_score = [
         Contribution("launch.allocator", "tcmalloc", 1.3, Interval(1.3, 1.2, 1.4, 0.95), 6),
         Contribution("torch.compile.mode", "freezing", 1.1, None, 0),
     ]
@@ -52,7 +52,7 @@ def whole() -> Result:
     ]
     return msgspec.structs.replace(
         result,
-        contributions=worth,
+        contributions=log_score,
         timeline=timeline,
         seconds=Seconds(615.0, 200.0, 31.0, 120.0, 40.0, 90.0, 30.0),
         seconds_by_phase=[
@@ -258,8 +258,8 @@ def test_where_an_interval_is_cut_an_arrow_names_how_far_it_reaches(name: str) -
         n: msgspec.structs.replace(result.winners["same_precision"], speedup=i)
         for n, i in intervals.items()
     }
-    worth = [Contribution("a", n, 1.5, i, 6) for n, i in intervals.items()]
-    cut = msgspec.structs.replace(result, winners=winners, contributions=worth)
+    log_score = [Contribution("a", n, 1.5, i, 6) for n, i in intervals.items()]
+    cut = msgspec.structs.replace(result, winners=winners, contributions=log_score)
     chart, svg = drawn(name, cut, 340)
     reach = [text for text in texts(svg) if re.fullmatch(r"\d+\.\d\d|unbounded", text)]
     assert sorted(reach) == ["0.01", "0.02", "80.00", "unbounded"]

@@ -107,13 +107,13 @@ def test_what_each_setting_is_worth_is_told_with_its_evidence(
     result: Result, template: str
 ) -> None:
     data: dict[str, Any] = json.loads(msgspec.json.encode(result))
-    worth = {"point": 1.3, "low": 1.1, "high": 1.5, "confidence": 0.95}
+    log_score = {"point": 1.3, "low": 1.1, "high": 1.5, "confidence": 0.95}
     data["winners"]["same_precision"]["configuration"] = {
         "fake.streams": 2,
         "fake.layout": "packed",
     }
     data["winners"]["same_precision"]["contributions"] = [
-        {"knob": "fake.streams", "value": 2, "ratio": 1.3, "speedup": worth, "n_rounds": 4},
+        {"knob": "fake.streams", "value": 2, "ratio": 1.3, "speedup": log_score, "n_rounds": 4},
         {"knob": "fake.layout", "value": "packed", "ratio": 1.2, "speedup": None, "n_rounds": 0},
         {"knob": "fake.stage", "value": "off", "ratio": 0.98, "speedup": None, "n_rounds": 0},
     ]

@@ -37,10 +37,10 @@ def test_latencies_are_milliseconds_of_a_call() -> None:
 
 
 def test_an_interval_in_a_unit_of_which_less_is_better_is_turned_round() -> None:
-    worths = Interval(1 / 20, 1 / 25, 1 / 16, 0.95)
-    found = Objective.of("latency_p90").in_unit(worths)
+    log_scores = Interval(1 / 20, 1 / 25, 1 / 16, 0.95)
+    found = Objective.of("latency_p90").in_unit(log_scores)
     assert (found.point, found.low, found.high) == pytest.approx((20, 16, 25))
-    assert Objective.of("throughput").in_unit(worths) == worths
+    assert Objective.of("throughput").in_unit(log_scores) == log_scores
 
 
 def test_a_goal_adds_to_the_metric_of_the_scenario_or_replaces_it() -> None:

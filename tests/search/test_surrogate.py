@@ -72,7 +72,7 @@ def test_the_best_is_found_in_few_more_than_a_tenth_of_the_space() -> None:
         gains = surrogate.expected_gains(new, list(seen))
         found = new[int(np.argmax(gains))]
         seen[found] = Score(truth(found), 0.001)
-    assert max(s.worth for s in seen.values()) == pytest.approx(max(map(truth, everything)))
+    assert max(s.log_score for s in seen.values()) == pytest.approx(max(map(truth, everything)))
 
 
 def test_what_matters_not_is_learnt_to_matter_not() -> None:
@@ -84,13 +84,13 @@ def test_what_matters_not_is_learnt_to_matter_not() -> None:
 
 def test_a_lucky_score_is_not_believed_where_scores_scatter() -> None:
     noisy = tried(40, sd=0.15, seed=3)
-    luckiest = max(noisy, key=lambda c: noisy[c].worth - truth(c))
+    luckiest = max(noisy, key=lambda c: noisy[c].log_score - truth(c))
     surrogate = Surrogate(space())
     surrogate.fit(noisy)
     (belief,) = surrogate.beliefs([luckiest])
-    assert belief.mean < noisy[luckiest].worth
+    assert belief.mean < noisy[luckiest].log_score
     off = {c: b.mean - truth(c) for c, b in zip(noisy, surrogate.beliefs(list(noisy)), strict=True)}
-    scores_off = [s.worth - truth(c) for c, s in noisy.items()]
+    scores_off = [s.log_score - truth(c) for c, s in noisy.items()]
     assert np.std(list(off.values())) < 0.8 * np.std(scores_off)
 
 
@@ -99,7 +99,7 @@ def test_a_score_that_is_sure_is_believed() -> None:
     surrogate = Surrogate(space())
     surrogate.fit(seen)
     for configuration, belief in zip(seen, surrogate.beliefs(list(seen)), strict=True):
-        assert belief.mean == pytest.approx(seen[configuration].worth, abs=0.02)
+        assert belief.mean == pytest.approx(seen[configuration].log_score, abs=0.02)
         assert belief.sd < 0.05
 
 

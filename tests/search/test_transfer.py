@@ -115,7 +115,7 @@ def found_after(n: int, hint: Transfer | None, seed: int) -> float:
         new = [c for c in everything if c not in seen]
         best = new[int(np.argmax(surrogate.expected_gains(new, list(seen))))]
         seen[best] = Score(truth(best), 0.001)
-    return max(map(truth, everything)) - max(s.worth for s in seen.values())
+    return max(map(truth, everything)) - max(s.log_score for s in seen.values())
 
 
 def test_a_hint_finds_the_best_sooner() -> None:

@@ -35,10 +35,10 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 
 def launched(
-    number: int, configuration: Configuration, gib: float, worth: float = 0.0
+    number: int, configuration: Configuration, gib: float, log_score: float = 0.0
 ) -> LaunchRecord:
     prepared = Prepared(0.1, 0.1, 0.5, True, int(gib * GIB), 0, ())
-    slices = [Slice(10 * number + k, 1, 1, math.exp(-worth), float(k)) for k in range(4)]
+    slices = [Slice(10 * number + k, 1, 1, math.exp(-log_score), float(k)) for k in range(4)]
     request = LaunchRequest(number, configuration, 4, Purpose.SEARCH)
     return LaunchRecord(request, prepared=prepared, slices=slices, ending=Ending(Outcome.MEASURED))
 
@@ -68,15 +68,17 @@ def test_launches_that_scatter_widely_decide_less_about_their_own_configuration(
     assert LARGE in beyond([*scattering, launched(9, LARGE, 4.5)], [BOUND])
 
 
-def add(store: Store, configuration: Configuration, gib: float, worth: float, n: int = 2) -> None:
+def add(
+    store: Store, configuration: Configuration, gib: float, log_score: float, n: int = 2
+) -> None:
     ids = []
     for _ in range(n):
         id = store.next_launch_id()
-        store.launches[id] = launched(id, configuration, gib, worth)
+        store.launches[id] = launched(id, configuration, gib, log_score)
         ids.append(id)
     number = len(store.all(TrialNoted))
     store.add(
-        TrialNoted(number, configuration, "test", Ending(Outcome.MEASURED), tuple(ids), worth)
+        TrialNoted(number, configuration, "test", Ending(Outcome.MEASURED), tuple(ids), log_score)
     )
 
 

@@ -211,10 +211,10 @@ def test_what_the_classes_leave_proves_the_largest_gain_first(
     reduced = FULL.with_value("fake.precision", "bf16")
     for configuration in (reduced, reduced.without("fake.streams")):
         monkeypatch.setitem(PRICED, configuration, 1.8)
-    search(store, DEFAULT, BLOCKED, worth=0.3)
+    search(store, DEFAULT, BLOCKED, log_score=0.3)
     for configuration in (FULL, reduced):
-        add_priced(store, configuration, worth=0.3)
-        tell(store, add_priced(store, configuration, worth=0.3))
+        add_priced(store, configuration, log_score=0.3)
+        tell(store, add_priced(store, configuration, log_score=0.3))
     for winner_class in (WinnerClass.SAME_PRECISION, WinnerClass.NO_CODE):
         store.add(FinalistNamed(Phase.RACE, winner_class, FULL))
     n_searched = len(store.launches)
@@ -223,7 +223,7 @@ def test_what_the_classes_leave_proves_the_largest_gain_first(
     def refuses(step: Step[Any]) -> bool:
         return not isinstance(step, Launch) or step.share is None or beyond(step)
 
-    study = minimised(store, tmp_path, budget_s=3000.0, worth=0.3, refuses=refuses)
+    study = minimised(store, tmp_path, budget_s=3000.0, log_score=0.3, refuses=refuses)
     launched = [r.request.configuration for r in store.launches.values()][n_searched:]
     assert launched == [reduced.without("fake.streams")]
     assert study.candidates.finalists()[WinnerClass.REDUCED_PRECISION] == reduced
@@ -235,8 +235,8 @@ def test_what_no_launch_was_made_without_is_left_to_the_rounds_if_they_have_time
     store: Store, tmp_path: Path, fits: bool
 ) -> None:
     """Rounds of the finalist and of what it is without its costly setting are the better proof."""
-    search(store, DEFAULT, BLOCKED, worth=0.3)
-    tell(store, add_priced(store, FULL, worth=0.3))
+    search(store, DEFAULT, BLOCKED, log_score=0.3)
+    tell(store, add_priced(store, FULL, log_score=0.3))
     for winner_class in (WinnerClass.SAME_PRECISION, WinnerClass.NO_CODE):
         store.add(FinalistNamed(Phase.RACE, winner_class, FULL))
     asked: list[ArmsWanted] = []
@@ -247,7 +247,7 @@ def test_what_no_launch_was_made_without_is_left_to_the_rounds_if_they_have_time
         return isinstance(step, Launch)
 
     study = minimised(
-        store, tmp_path, budget_s=3000.0 if fits else 30.0, worth=0.3, refuses=refuses
+        store, tmp_path, budget_s=3000.0 if fits else 30.0, log_score=0.3, refuses=refuses
     )
     assert {c for step in asked for leaner in step.leaner.values() for c in leaner} == {
         FULL.without("fake.streams")

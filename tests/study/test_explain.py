@@ -116,7 +116,7 @@ def explained(
     return study, bench.rounds
 
 
-def worth(found: list[Contribution]) -> dict[str, tuple[float, int]]:
+def log_score(found: list[Contribution]) -> dict[str, tuple[float, int]]:
     return {c.knob: (math.log(c.ratio), c.n_rounds) for c in found}
 
 
@@ -132,7 +132,7 @@ def test_each_setting_is_worth_what_is_lost_without_it(store: Store, tmp_path: P
     assert all(set(arms) == {WINNER, LAYOUT, STREAMS} for arms in rounds)
     found = contributions(study, WINNER)
     assert [c.knob for c in found] == ["fake.layout", "fake.streams"]  # the most first
-    values = worth(found)
+    values = log_score(found)
     assert values["fake.layout"] == pytest.approx((0.3, 4), abs=0.03)
     assert values["fake.streams"] == pytest.approx((0.1, 4), abs=0.03)
     assert all(c.speedup and c.speedup.low < c.ratio < c.speedup.high for c in found)
@@ -143,7 +143,7 @@ def test_without_time_the_searchs_launches_tell(store: Store, tmp_path: Path) ->
     study, rounds = explained(store, tmp_path, budget_s=1.0)
     assert rounds == []
     found = contributions(study, WINNER)
-    assert worth(found)["fake.layout"] == pytest.approx((0.3, 0), abs=0.03)
+    assert log_score(found)["fake.layout"] == pytest.approx((0.3, 0), abs=0.03)
     assert all(c.speedup is None for c in found)  # a hint has no interval
     (phase,) = [n for n in store.all(PhaseDone) if n.phase is Phase.EXPLAIN]
     assert phase.reason == "the budget left no time for all"
@@ -152,7 +152,7 @@ def test_without_time_the_searchs_launches_tell(store: Store, tmp_path: Path) ->
 def test_what_the_confirmation_compared_is_its_own_interval(store: Store, tmp_path: Path) -> None:
     confirm(store, LAYOUT)
     study, _ = explained(store, tmp_path, budget_s=1.0)
-    values = worth(contributions(study, WINNER))
+    values = log_score(contributions(study, WINNER))
     assert values["fake.streams"] == pytest.approx((0.1, 4), abs=0.03)
     assert values["fake.layout"][1] == 0
 
@@ -169,7 +169,7 @@ def test_a_stopped_explanation_goes_on_where_it_was(store: Store, tmp_path: Path
 def test_a_setting_without_which_it_fails_has_no_worth(store: Store, tmp_path: Path) -> None:
     confirm(store)
     study, _ = explained(store, tmp_path, budget_s=1000.0, failing=LAYOUT)
-    assert set(worth(contributions(study, WINNER))) == {"fake.layout"}
+    assert set(log_score(contributions(study, WINNER))) == {"fake.layout"}
 
 
 def test_where_nothing_is_faster_nothing_is_explained(store: Store, tmp_path: Path) -> None:

@@ -194,21 +194,21 @@ BLOCKED = Configuration.of({"fake.layout": "blocked"})
 class Priced(Scripted):
     """A study in which a second stream takes three times the memory; it gains `worth`."""
 
-    worth = 0.0
+    log_score = 0.0
 
     def write(
         self, configuration: Configuration, purpose: Purpose, *, beside: bool
     ) -> LaunchRecord:
-        return add_priced(self.store, configuration, self.worth)
+        return add_priced(self.store, configuration, self.log_score)
 
 
 PRICED = {DEFAULT: 1.0, BLOCKED: 1.1, SHORTER: 1.3, OTHER: 1.0, FULL: 1.3}
 """Rates without the second stream's worth."""
 
 
-def add_priced(store: Store, configuration: Configuration, worth: float) -> LaunchRecord:
+def add_priced(store: Store, configuration: Configuration, log_score: float) -> LaunchRecord:
     has_streams = configuration.get("fake.streams") == 2
-    rate = PRICED[configuration] + worth * has_streams
+    rate = PRICED[configuration] + log_score * has_streams
     return add(store, configuration, rate, memory_bytes=(300 if has_streams else 100) * MIB)
 
 
@@ -221,22 +221,22 @@ def tell(store: Store, record: LaunchRecord) -> None:
         store.add(FinalistNamed(Phase.RACE, winner_class, configuration))
 
 
-def search(store: Store, *tried: Configuration, worth: float = 0.0) -> None:
+def search(store: Store, *tried: Configuration, log_score: float = 0.0) -> None:
     """Write a search whose last configuration is the finalist of every class."""
     for configuration in tried:
-        tell(store, add_priced(store, configuration, worth))
+        tell(store, add_priced(store, configuration, log_score))
 
 
 def minimised(
     store: Store,
     folder: Path,
     budget_s: float = 1.0,
-    worth: float = 0.0,
+    log_score: float = 0.0,
     refuses: Callable[[Step[Any]], bool] = lambda _: False,
 ) -> Study:
     """Minimise what the search named; in a second, which is without any further launch."""
     study = new_study(store, folder, budget_s, Priced)
-    study.worth = worth  # type: ignore[attr-defined]
+    study.log_score = log_score  # type: ignore[attr-defined]
     carried_out(study, minimise(study), refuses)
     return study
 
@@ -265,7 +265,7 @@ def winner_of(study: Study) -> Configuration:
 def test_what_gains_nothing_for_three_times_the_memory_goes_without_any_time_left(
     store: Store, tmp_path: Path
 ) -> None:
-    search(store, DEFAULT, SHORTER, FULL, worth=0.01)
+    search(store, DEFAULT, SHORTER, FULL, log_score=0.01)
     study = minimised(store, tmp_path)
     assert winner_of(study) == SHORTER
     assert why_not(study, FULL) == (
@@ -276,15 +276,15 @@ def test_what_gains_nothing_for_three_times_the_memory_goes_without_any_time_lef
 
 
 def test_a_costly_setting_that_is_shown_to_be_needed_stays(store: Store, tmp_path: Path) -> None:
-    search(store, DEFAULT, SHORTER, FULL, worth=0.2)
-    add_priced(store, FULL, worth=0.2)
+    search(store, DEFAULT, SHORTER, FULL, log_score=0.2)
+    add_priced(store, FULL, log_score=0.2)
     assert winner_of(minimised(store, tmp_path)) == FULL
 
 
 def test_what_a_single_launch_of_the_finalist_speaks_for_is_left_to_the_rounds(
     store: Store, tmp_path: Path
 ) -> None:
-    search(store, DEFAULT, SHORTER, FULL, worth=0.2)
+    search(store, DEFAULT, SHORTER, FULL, log_score=0.2)
     study = minimised(store, tmp_path)
     assert winner_of(study) == FULL
     assert list(unjustified_costs(study, FULL)) == ["fake.streams"]
@@ -294,12 +294,12 @@ def test_what_a_single_launch_of_the_finalist_speaks_for_is_left_to_the_rounds(
 def test_where_a_removal_was_dropped_early_the_setting_looks_needed(
     store: Store, tmp_path: Path
 ) -> None:
-    search(store, DEFAULT, BLOCKED, OTHER, worth=0.3)
-    dropped = add_priced(store, SHORTER, worth=0.0)
+    search(store, DEFAULT, BLOCKED, OTHER, log_score=0.3)
+    dropped = add_priced(store, SHORTER, log_score=0.0)
     dropped.ending = pruned = Ending(Outcome.PRUNED, "it was slow")
     store.add(TrialNoted(3, SHORTER, "script", pruned, (dropped.request.id,), 0.9))
-    search(store, FULL, worth=0.3)
-    study = minimised(store, tmp_path, worth=0.3)
+    search(store, FULL, log_score=0.3)
+    study = minimised(store, tmp_path, log_score=0.3)
     assert winner_of(study) == FULL
     assert awaits_rounds(study, FULL)
 
@@ -317,8 +317,8 @@ def test_without_time_to_measure_without_it_something_else_ships(
     store: Store, tmp_path: Path
 ) -> None:
     """That a second stream takes memory is known from a configuration that is nothing but it."""
-    search(store, DEFAULT, BLOCKED, OTHER, FULL, worth=0.1)
-    assert winner_of(minimised(store, tmp_path, worth=0.1)) == BLOCKED
+    search(store, DEFAULT, BLOCKED, OTHER, FULL, log_score=0.1)
+    assert winner_of(minimised(store, tmp_path, log_score=0.1)) == BLOCKED
     (warned,) = [note.text for note in store.all(WarningNoted) if "not recommended" in note.text]
     assert "fake.streams raises memory from about 110 MiB to 300 MiB (+174%)" in warned
 
@@ -346,23 +346,23 @@ def test_what_is_refused_for_want_of_time_is_proved_in_what_hasty_rounds_leave(
 
     These may take 10 s too long; a launch without the costly setting takes 10 s.
     """
-    search(store, DEFAULT, BLOCKED, OTHER, FULL, worth=0.3)
+    search(store, DEFAULT, BLOCKED, OTHER, FULL, log_score=0.3)
     for record in store.launches.values():
         if record.request.configuration == FULL:
             record.total_s = 40.0
-    study = minimised(store, tmp_path, budget_s, worth=0.3)
+    study = minimised(store, tmp_path, budget_s, log_score=0.3)
     assert winner_of(study) == ships
     refused = [note.text for note in store.all(WarningNoted) if "not recommended" in note.text]
     assert bool(refused) is (ships != FULL)
 
 
-@pytest.mark.parametrize(("worth", "ships"), [(0.8, True), (0.15, False)])
+@pytest.mark.parametrize(("log_score", "ships"), [(0.8, True), (0.15, False)])
 def test_where_a_removal_was_not_measured_the_trials_say_whether_a_setting_pays(
-    store: Store, tmp_path: Path, worth: float, ships: bool
+    store: Store, tmp_path: Path, log_score: float, ships: bool
 ) -> None:
     """A second stream takes 1.3 times the memory."""
     without = ((DEFAULT, 1.0, 100), (BLOCKED, 1.1, 100))
-    tried = (*without, (OTHER, 1.0 + worth, 130), (FULL, 1.1 + worth, 130))
+    tried = (*without, (OTHER, 1.0 + log_score, 130), (FULL, 1.1 + log_score, 130))
     for configuration, rate, mib in tried:
         tell(store, add(store, configuration, rate, memory_bytes=mib * MIB))
     study = minimised(store, tmp_path)
@@ -392,12 +392,12 @@ def test_what_the_classes_leave_of_their_shares_goes_to_costly_settings_first(
     many = FULL.with_value("fake.compile", "fast")
     monkeypatch.setitem(PRICED, many, 1.4)
     monkeypatch.setitem(PRICED, many.without("fake.streams"), 1.4)
-    search(store, DEFAULT, BLOCKED, OTHER, worth=0.3)
-    search(store, many, worth=0.3)
-    add_priced(store, many, worth=0.3)
+    search(store, DEFAULT, BLOCKED, OTHER, log_score=0.3)
+    search(store, many, log_score=0.3)
+    add_priced(store, many, log_score=0.3)
     n_searched = len(store.launches)
     refuses = only_in_shares(monkeypatch, len(WinnerClass))
-    study = minimised(store, tmp_path, budget_s=3000.0, worth=0.3, refuses=refuses)
+    study = minimised(store, tmp_path, budget_s=3000.0, log_score=0.3, refuses=refuses)
     launched = [r.request.configuration for r in store.launches.values()][n_searched:]
     assert launched == [many.without("fake.streams")]
     assert winner_of(study) == many
@@ -509,8 +509,8 @@ def test_that_nothing_led_is_said(store: Store, tmp_path: Path) -> None:
 
 def test_a_refused_finalist_is_not_named(store: Store, tmp_path: Path) -> None:
     """A session that is stopped right after it would go on with what must not ship."""
-    search(store, DEFAULT, BLOCKED, OTHER, FULL, worth=0.1)
-    minimised(store, tmp_path, worth=0.1)
+    search(store, DEFAULT, BLOCKED, OTHER, FULL, log_score=0.1)
+    minimised(store, tmp_path, log_score=0.1)
     named = [n for n in store.all(FinalistNamed) if n.phase is Phase.MINIMISE]
     assert sorted((n.winner_class, n.configuration) for n in named) == [
         (WinnerClass.NO_CODE, DEFAULT),

@@ -98,7 +98,7 @@ def test_a_failure_counts_as_a_round_without_a_worth(store: Store) -> None:
     add_round(store, 2, {DEFAULT: 0.1, TUNED: 0.1})
     rounds = Rounds(store, THROUGHPUT)
     assert (rounds.n_failures(TUNED), rounds.n_failures(DEFAULT)) == (1, 0)
-    assert rounds.worths[0][TUNED] is None
+    assert rounds.log_scores[0][TUNED] is None
     assert rounds.n_met(TUNED) == (1, 1)
 
 
@@ -108,7 +108,7 @@ def test_rounds_of_an_early_verdict_come_first_and_all_of_them_count(store: Stor
     store.add(EarlyRound(TUNED, early))
     for n_rounds, n in ((None, 2), (1, 2), (0, 1)):
         rounds = Rounds(store, THROUGHPUT, n_rounds)
-        assert (rounds.n_early, len(rounds.worths)) == (1, n)
+        assert (rounds.n_early, len(rounds.log_scores)) == (1, n)
     first, second = Rounds(store, THROUGHPUT).launches
     assert first[DEFAULT].request.id == early[0]
     assert second[DEFAULT].request.id == 3
@@ -119,6 +119,6 @@ def test_rounds_beside_a_neighbour_are_kept_apart(store: Store) -> None:
     after = tuple(launched(store, c, 0.3) for c in (DEFAULT, TUNED))
     store.add(NeighbourRound(after))
     rounds = Rounds(store, THROUGHPUT)
-    assert len(rounds.worths) == 1
+    assert len(rounds.log_scores) == 1
     (beside,) = rounds.beside_neighbour
     assert [record.request.id for record in beside.values()] == [*after]

@@ -6,7 +6,7 @@ import math
 import statistics
 
 from tuner.measurement.confirmation import plain_interval
-from tuner.measurement.estimates import kept, lead_beside
+from tuner.measurement.estimates import kept, lead_under_contention
 from tuner.record.configuration import Configuration
 from tuner.record.result import BesideNeighbour
 from tuner.study.claims import Claims
@@ -27,7 +27,7 @@ def beside_neighbour(claims: Claims, configuration: Configuration) -> BesideNeig
         own, default = arms.get(configuration), arms.get(claims.default)
         if own is None or default is None or not own.beside or not default.beside:
             continue
-        lead = lead_beside(own, default, objective)
+        lead = lead_under_contention(own, default, objective)
         if lead is None:
             continue
         n_processes = own.n_neighbours

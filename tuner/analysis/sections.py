@@ -183,8 +183,8 @@ def _cell(cell: Cell, measured: Mapping[int, _Launched], objective: Objective) -
         if of_default.outcome is not Outcome.MEASURED:
             reason = f"the default failed beside it: {of_default.reason}"
         elif outcome is Outcome.MEASURED and passes.n_taken:
-            worth_of_default, worth = passes.values()
-            ratio, n_passes = worth - worth_of_default, len(passes.worths)
+            log_score_of_default, log_score = passes.values()
+            ratio, n_passes = log_score - log_score_of_default, len(passes.log_scores)
     elif not reason:
         reason = "no time"
     return DesignedCell(

@@ -20,7 +20,7 @@ from tuner.analysis.sections import rounded
 from tuner.analysis.serving import serving_of
 from tuner.analysis.stability import is_unstable, stability
 from tuner.measurement.confirmation import FIRST_LOOK, WORTH_HAVING, judge, plain_interval
-from tuner.measurement.estimates import round_worths
+from tuner.measurement.estimates import round_log_scores
 from tuner.record.configuration import Configuration
 from tuner.record.interval import Interval
 from tuner.record.journal import FinalistNamed
@@ -184,7 +184,7 @@ def contributions(study: Study, winner: Configuration) -> list[Contribution]:
     for knob, value in winner.settings:
         if knob not in shorter or knob == BATCH:  # the batch's gain is the default's too
             continue
-        interval, n_rounds = worth(study, winner, shorter[knob])
+        interval, n_rounds = log_score(study, winner, shorter[knob])
         ratio = interval.point if interval else _hinted_effect(study, winner, shorter[knob])
         if ratio is not None:
             left = dict(shorter[knob].settings)
@@ -193,7 +193,7 @@ def contributions(study: Study, winner: Configuration) -> list[Contribution]:
     return sorted(found, key=lambda c: -c.ratio)
 
 
-def worth(
+def log_score(
     study: Study, winner: Configuration, shorter: Configuration
 ) -> tuple[Interval | None, int]:
     """Return the speedup of one over the other, and over how many rounds; None if too few."""
@@ -225,7 +225,7 @@ def _differences(study: Study, winner: Configuration, shorter: Configuration) ->
     for note in rounds_of(study, winner):
         records = [study.store.launches[i] for i in note.launches]
         arms = [record.request.configuration for record in records]
-        values = dict(zip(arms, round_worths(records, study.evaluation.objective), strict=True))
+        values = dict(zip(arms, round_log_scores(records, study.evaluation.objective), strict=True))
         full, less = values[winner], values.get(shorter)
         if full is not None and less is not None:
             found.append(full - less)

@@ -13,10 +13,10 @@ from tuner.guidelines.facts import HOST, HOST_FACTS, facts_of, host_in_words
 from tuner.guidelines.predict import (
     SURE,
     best_combination,
-    foretold,
     known_by_itself,
     known_of,
     may_gain,
+    predicted,
     settable,
 )
 from tuner.host.identity import Host
@@ -305,6 +305,6 @@ class Adviser:
                 continue
             freedom = self._guidelines.launch_freedom[study.fingerprint]
             itself = known_by_itself(study, freedom, self._known)
-            together = ratio(foretold(itself.rules, factors).speedup)
+            together = ratio(predicted(itself.rules, factors).speedup)
             found.append(f"in {study.model} itself, on {study.host}: {together} together")
         return found

@@ -45,7 +45,7 @@ class Prediction(msgspec.Struct, frozen=True):
     """The gain that such a model exceeds with a probability of SURE, as a ratio."""
 
     @property
-    def worth(self) -> float:
+    def expected_gain(self) -> float:
         """The average gain if a gain is that sure; otherwise the gain that is that sure: a loss."""
         return self.speedup.point if self.sure > 1 else self.sure
 
@@ -161,7 +161,7 @@ def every_combination(
     """
     told = [name for name in allowed if name in known.rules]
     return [
-        foretold(known.rules, chosen, unexplained_sd)
+        predicted(known.rules, chosen, unexplained_sd)
         for n in range(len(told) + 1)
         for chosen in itertools.combinations(told, n)
         if not any(set(pair.split(WITH)) <= set(chosen) for pair in known.untold)
@@ -177,11 +177,13 @@ def ranked(
     """
     every = every_combination(known, allowed, unexplained_sd)
     return sorted(
-        every, key=lambda each: math.log(each.worth) - _LEAST * len(each.factors), reverse=True
+        every,
+        key=lambda each: math.log(each.expected_gain) - _LEAST * len(each.factors),
+        reverse=True,
     )
 
 
-def foretold(
+def predicted(
     rules: Mapping[str, Rule], factors: Sequence[str], unexplained_sd: float | None = None
 ) -> Prediction:
     """Return the prediction for some factors together.

@@ -53,5 +53,5 @@ def as_earlier(
     for prediction in every_combination(known, names):  # what hurts is a hint as well
         made = factors.together(prediction.factors)
         if made.is_applicable:
-            log_ratios.setdefault(made.configuration, math.log(prediction.worth))
+            log_ratios.setdefault(made.configuration, math.log(prediction.expected_gain))
     return Earlier(told, log_ratios) if len(log_ratios) > 1 else None

@@ -98,11 +98,11 @@ def _observations(seen: Iterable[Seen]) -> list[Observation]:
 
 def _best_condition(seen: Sequence[Seen]) -> Condition | None:
     """Return the condition that predicts unseen families best, if it is worth its complexity."""
-    found = [(_foretold(seen, each.holds), each) for each in _candidates(seen)]
+    found = [(_predicted_effect(seen, each.holds), each) for each in _candidates(seen)]
     if not found:
         return None
     error, best = min(found, key=lambda pair: pair[0])
-    if error > _FORETELLS * _foretold(seen, lambda _: True):
+    if error > _FORETELLS * _predicted_effect(seen, lambda _: True):
         return None
     sides = [pool(_observations(s for s in seen if best.holds(s.facts) is is_in))
              for is_in in (True, False)]  # fmt: skip
@@ -136,17 +136,19 @@ def _has_families(seen: Sequence[Seen], condition: Condition) -> bool:
     return min(map(len, sides)) >= LEAST_FAMILIES
 
 
-def _foretold(seen: Sequence[Seen], holds: Callable[[Mapping[str, Fact]], bool | None]) -> float:
+def _predicted_effect(
+    seen: Sequence[Seen], holds: Callable[[Mapping[str, Fact]], bool | None]
+) -> float:
     """Return the squared error in each family, foretold by the others of its side; their mean."""
     errors = []
     for family in dict.fromkeys(each.family for each in seen):
         own = [each for each in seen if each.family == family]
         others = [each for each in seen if each.family != family]
-        foretold = {
+        predicted = {
             side: pool(_observations([o for o in others if holds(o.facts) is side] or others)).mean
             for side in {holds(each.facts) for each in own}
             if others
         }
-        misses = [(each.value - foretold.get(holds(each.facts), 0.0)) ** 2 for each in own]
+        misses = [(each.value - predicted.get(holds(each.facts), 0.0)) ** 2 for each in own]
         errors.append(statistics.fmean(misses))
     return statistics.fmean(errors)

@@ -274,7 +274,7 @@ class ProcessLaunch:
         is_short = prepared is None or prepared.steady_call_s < seconds
         return int(self._is_paused and is_short)
 
-    def take_slice_beside(self, index: int, seconds: float, n_neighbours: int) -> None:
+    def take_contended_slice(self, index: int, seconds: float, n_neighbours: int) -> None:
         """Take a slice next to busy processes; a launch that fails there has ended well."""
         order, when = Measure(index, seconds, 1), "next to a busy neighbour"
         measured = self._try(order, self._timeouts.slice_s, Measured, when)

@@ -83,7 +83,7 @@ class Launch(Protocol):
         offer: requests that are sent to a server, all of which are answered, in the place of it.
         """
 
-    def take_slice_beside(self, index: int, seconds: float, n_neighbours: int) -> None:
+    def take_contended_slice(self, index: int, seconds: float, n_neighbours: int) -> None:
         """Take a slice next to `n_neighbours` busy processes.
 
         A launch that fails there has ended well: its undisturbed measurements stand.

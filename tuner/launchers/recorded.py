@@ -179,7 +179,7 @@ class ReplayedLaunch:
         )
         self._file.add(SliceTaken(self._spec.complete(taken, request.slo)))
 
-    def take_slice_beside(self, index: int, seconds: float, n_neighbours: int) -> None:
+    def take_contended_slice(self, index: int, seconds: float, n_neighbours: int) -> None:
         """Do nothing: no source deals slices next to a synthetic neighbour."""
 
     def check(self, order: Check) -> None:

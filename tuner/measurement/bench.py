@@ -202,8 +202,8 @@ class Bench:
             return False  # what trials do not tell, slices do not
         slices = launch.record.slices
         clean = [s for s in slices if not s.interference.dirty]
-        worths = [self._objective.of_slice(s) for s in clean or slices]
-        seen = noise.with_slices(scatter(worths) if slices else 0.0, len(worths))
+        log_scores = [self._objective.of_slice(s) for s in clean or slices]
+        seen = noise.with_slices(scatter(log_scores) if slices else 0.0, len(log_scores))
         slice_s = launch.slice_s + self.pacer.slice_s
         needed = n_needed(replication(planned, self._card), seen, launch.fixed_s, slice_s)
         return wants_more(len(clean), len(slices), needed)
@@ -327,7 +327,7 @@ class Bench:
             return [records[i] for i in range(len(arms))]
         resident = self._residents([arms[i] for i in order], purpose, number)
         launches = dict(zip(order, resident, strict=True))
-        self._take_passes(launches.values(), noise, hasty_from_s=began_s + seconds)
+        self._take_passes(launches.values(), noise, minimal_from_s=began_s + seconds)
         if beside_neighbour:
             self._steps.beside(launches.values())
         records = {
@@ -354,15 +354,15 @@ class Bench:
         return found
 
     def _take_passes(
-        self, launches: Iterable[Launch], noise: Scatter, *, hasty_from_s: float
+        self, launches: Iterable[Launch], noise: Scatter, *, minimal_from_s: float
     ) -> None:
         """Let launches take slices in passes, without those that have ended.
 
-        hasty_from_s: the time of the budget from which less is measured, without waiting for quiet.
+        minimal_from_s: the time of the budget from which less is measured, without waiting.
         """
 
         def minimal() -> bool:
-            return self.store.used_s() > hasty_from_s
+            return self.store.used_s() > minimal_from_s
 
         going = [launch for launch in launches if launch.goes_on]
         while going and self._wants_pass(going, noise, minimal=minimal()):
@@ -391,7 +391,7 @@ class Bench:
             return False
         needed = n_needed(
             planned,
-            noise.with_slices(passes.scatter(), len(launches) * len(passes.worths)),
+            noise.with_slices(passes.scatter(), len(launches) * len(passes.log_scores)),
             sum(launch.fixed_s for launch in launches),
             sum(launch.slice_s for launch in launches),
         )
@@ -428,8 +428,8 @@ def launch_summary(
     if slices:  # by what the search goes by; a claim's value may be another
         value = objective.value(statistics.median(map(objective.of_slice, slices)))
     if slices and uses_arrivals(record, objective):
-        worth, unit = objective.of_launch(record.slices), objective.unit
-        value = None if worth is None else objective.value(worth)
+        log_score, unit = objective.of_launch(record.slices), objective.unit
+        value = None if log_score is None else objective.value(log_score)
     return LaunchDone(
         launch=request.id,
         label=request.configuration.label(),

@@ -45,7 +45,7 @@ def clean_slices(record: LaunchRecord) -> list[Slice]:
     return [s for s in record.slices if not s.interference.dirty] or record.slices
 
 
-def round_worths(
+def round_log_scores(
     records: Sequence[LaunchRecord], objective: Objective, *, only_clean: bool = False
 ) -> list[float | None]:
     """Return the log value of each launch of a round; None if it was not measured to its end.
@@ -59,7 +59,7 @@ def round_worths(
         return [None] * len(records)
     if objective.is_of_launch:
         values: list[float | None] = [
-            _worth_of_all(r, objective, only_clean=only_clean) for r in there
+            _log_score_of_all(r, objective, only_clean=only_clean) for r in there
         ]
     else:
         values = [*passes_of(there, objective).values()]
@@ -67,7 +67,9 @@ def round_worths(
     return [by_launch.get(r.request.id) for r in records]
 
 
-def _worth_of_all(record: LaunchRecord, objective: Objective, *, only_clean: bool) -> float | None:
+def _log_score_of_all(
+    record: LaunchRecord, objective: Objective, *, only_clean: bool
+) -> float | None:
     """Return the log value of all slices of a launch together.
 
     only_clean: without disturbed ones; None if all were disturbed.
@@ -89,14 +91,16 @@ def kept(record: LaunchRecord, objective: Objective) -> float:
     return beside(record, objective) - objective.beside(clean)
 
 
-def lead_beside(own: LaunchRecord, other: LaunchRecord, objective: Objective) -> float | None:
+def lead_under_contention(
+    own: LaunchRecord, other: LaunchRecord, objective: Objective
+) -> float | None:
     """Return by how much (log) a launch leads another of its round next to the neighbour.
 
     For servers: by its higher rate, and by what both keep; None if one had no rate.
     """
     if objective.slo is None:
         return beside(own, objective) - beside(other, objective)
-    mine, others = round_worths([own, other], objective)
+    mine, others = round_log_scores([own, other], objective)
     if mine is None or others is None:
         return None
     return mine - others + kept(own, objective) - kept(other, objective)
@@ -106,7 +110,7 @@ class Estimates:
     """Scores over everything that a study has measured outside its confirmation."""
 
     def __init__(self, launches: Mapping[int, LaunchRecord], objective: Objective) -> None:
-        self._worth = objective.of_slice
+        self._log_score = objective.of_slice
         self._blocks: dict[int, tuple[list[float], list[float]]] = {}
         self._levels: dict[int, float] = {}
         self._records: dict[Configuration, list[LaunchRecord]] = defaultdict(list)
@@ -117,7 +121,7 @@ class Estimates:
             if not slices or record.request.purpose in UNPACED:
                 continue
             if record.request.purpose is Purpose.PACER:
-                series = [s.at for s in slices], [self._worth(s) for s in slices]
+                series = [s.at for s in slices], [self._log_score(s) for s in slices]
                 self._blocks[record.request.id] = series
                 self._paced_by.add(record.request.configuration)
                 self._levels[record.request.id] = statistics.fmean(series[1])
@@ -165,7 +169,7 @@ class Estimates:
             for record in records:
                 by_block[record.request.pacer_block].append(
                     (
-                        statistics.median(self._worth(s) for s in clean_slices(record)),
+                        statistics.median(self._log_score(s) for s in clean_slices(record)),
                         self._mean_deviation(record),
                     )
                 )
@@ -178,7 +182,8 @@ class Estimates:
 
     def _corrected(self, record: LaunchRecord) -> float:
         return statistics.median(
-            self._worth(s) - self.beta * self._deviation(record, s.at) for s in clean_slices(record)
+            self._log_score(s) - self.beta * self._deviation(record, s.at)
+            for s in clean_slices(record)
         )
 
     def _estimate_offsets(self) -> dict[int, float]:
@@ -273,7 +278,7 @@ class Estimates:
     def _sliced(self) -> list[list[float]]:
         """Return the log values of every launch that has enough slices to show their scatter."""
         slices = [
-            [self._worth(s) for s in clean_slices(record)]
+            [self._log_score(s) for s in clean_slices(record)]
             for records in self._records.values()
             for record in records
         ]

@@ -20,28 +20,28 @@ from tuner.record.objective import Objective
 class Passes(msgspec.Struct, frozen=True):
     """Log values per pass and launch, (n_passes, n_launches), of the passes that count."""
 
-    worths: np.ndarray
+    log_scores: np.ndarray
     n_taken: int
     n_clean: int
 
     def _common(self) -> np.ndarray:
         """Return what each pass has in common; zero for a single launch."""
-        if self.worths.shape[1] == 1:
-            return np.zeros((len(self.worths), 1))
-        common: np.ndarray = self.worths.mean(axis=1, keepdims=True)
+        if self.log_scores.shape[1] == 1:
+            return np.zeros((len(self.log_scores), 1))
+        common: np.ndarray = self.log_scores.mean(axis=1, keepdims=True)
         return common
 
     def values(self) -> list[float]:
         """Return one log value per launch: the median over passes, without their common part."""
         common = self._common()
-        medians = np.median(self.worths - common, axis=0) + common.mean()
+        medians = np.median(self.log_scores - common, axis=0) + common.mean()
         return [float(value) for value in medians]
 
     def scatter(self) -> float:
         """Return the SD of a slice within its launch, over all launches; 0 without any pass."""
-        if not self.worths.size:
+        if not self.log_scores.size:
             return 0.0
-        columns = (self.worths - self._common()).T
+        columns = (self.log_scores - self._common()).T
         n = len(columns)
         shared = n / (n - 1) if n > 1 else 1.0  # the launches' own noise is in the common part too
         return math.sqrt(shared * float(np.mean([scatter(column) ** 2 for column in columns])))

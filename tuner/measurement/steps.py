@@ -61,7 +61,7 @@ class Steps:
             return
         with self._launcher.neighbours() as n:
             for launch in self._random.sample(waiting, len(waiting)) if n else []:
-                launch.take_slice_beside(self._store.next_slice_index(), SLICE_S, n)
+                launch.take_contended_slice(self._store.next_slice_index(), SLICE_S, n)
                 launch.pause()
 
     def conclude(

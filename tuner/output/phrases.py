@@ -41,9 +41,9 @@ from tuner.output.values import (
     default_value,
     metric,
     ratio,
+    score_in_unit,
     winner_ratio,
     winner_value,
-    worth_in_unit,
 )
 from tuner.record.configuration import Value
 from tuner.record.designed import DesignedCell
@@ -171,7 +171,7 @@ def with_along(contribution: Contribution) -> str:
     return f"{contribution.knob}={contribution.value}{along}"
 
 
-def worth(contribution: Contribution) -> str:
+def effect(contribution: Contribution) -> str:
     """Write the effect of a setting; with an interval, unless it is a hint of the search."""
     if contribution.speedup is None:
         return f"{contribution.ratio:.2f}x"
@@ -272,7 +272,7 @@ FILTERS: dict[str, Callable[..., Any]] = {
     "against_as_run": against_as_run,
     "price": price,
     "compiling": compiling,
-    "worth": worth,
+    "effect": effect,
     "with_along": with_along,
     "disturbance": disturbance,
     "faster_still": faster_still,
@@ -293,7 +293,7 @@ FILTERS: dict[str, Callable[..., Any]] = {
     "default_value": default_value,
     "winner_ratio": winner_ratio,
     "winner_value": winner_value,
-    "worth_in_unit": worth_in_unit,
+    "score_in_unit": score_in_unit,
     "metric": metric,
     "bounds": bounds,
     "model_size": model_size,

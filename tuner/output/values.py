@@ -85,9 +85,9 @@ def winner_value(winner: WinnerSection, result: Result) -> str:
     return f"{name}: {in_unit(interval, result)}{_undisturbed(winner, result)}. "
 
 
-def worth_in_unit(worth: float | None, result: Result) -> str:
+def score_in_unit(log_score: float | None, result: Result) -> str:
     """Write the value of a launch of the confirmation, in the objective's unit."""
-    return "-" if worth is None else figure(result.objective.value(worth))
+    return "-" if log_score is None else figure(result.objective.value(log_score))
 
 
 def bounds(result: Result) -> str:

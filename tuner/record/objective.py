@@ -257,13 +257,13 @@ class Objective(msgspec.Struct, frozen=True):
 
     def of_slice(self, taken: Slice) -> float:
         """Return the score of a slice."""
-        return self._worth(METRICS[self.metric].of_slice(taken))
+        return self._log_score(METRICS[self.metric].of_slice(taken))
 
     def beside(self, slices: Sequence[Slice]) -> float:
         """Return the score of slices next to a busy neighbour, at least one."""
         metric = METRICS[self.metric]
         value_of = metric.of_busy_slice or metric.of_slice
-        return statistics.median(self._worth(value_of(taken)) for taken in slices)
+        return statistics.median(self._log_score(value_of(taken)) for taken in slices)
 
     def of_launch(self, slices: Sequence[Slice]) -> float | None:
         """Return the score of a launch from all of its slices, at least one.
@@ -273,20 +273,22 @@ class Objective(msgspec.Struct, frozen=True):
         of_launch = METRICS[self.metric].of_launch
         assert of_launch is not None
         value = of_launch(slices, self.slo)
-        return None if value is None else self._worth(value)
+        return None if value is None else self._log_score(value)
 
-    def _worth(self, value: float) -> float:
+    def _log_score(self, value: float) -> float:
         return math.log(value) if self.direction == "maximize" else -math.log(value)
 
-    def value(self, worth: float) -> float:
+    def value(self, log_score: float) -> float:
         """Return the value of a score, in the metric's unit."""
-        return math.exp(worth if self.direction == "maximize" else -worth)
+        return math.exp(log_score if self.direction == "maximize" else -log_score)
 
-    def in_unit(self, worths: Interval) -> Interval:
+    def in_unit(self, log_scores: Interval) -> Interval:
         """Turn an interval of exp(score) into one in the metric's unit."""
         if self.direction == "maximize":
-            return worths
-        return Interval(1 / worths.point, 1 / worths.high, 1 / worths.low, worths.confidence)
+            return log_scores
+        return Interval(
+            1 / log_scores.point, 1 / log_scores.high, 1 / log_scores.low, log_scores.confidence
+        )
 
 
 THROUGHPUT = Objective.of("throughput")

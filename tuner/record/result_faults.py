@@ -88,7 +88,10 @@ def _fault_of_figures(result: Result) -> str | None:
     for done in result.confirmation.rounds:
         if len(done.log_rates) != len(result.confirmation.arms):
             return f"round {done.number} of its confirmation has not one rate for each arm"
-        if any(worth is not None and not abs(worth) < _LARGEST_LOG for worth in done.log_rates):
+        if any(
+            log_score is not None and not abs(log_score) < _LARGEST_LOG
+            for log_score in done.log_rates
+        ):
             return f"round {done.number} of its confirmation holds what is no logarithm of a value"
     return None
 

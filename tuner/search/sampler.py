@@ -191,7 +191,8 @@ class PortfolioSampler(BaseSampler):
 
     def _learn_from(self, tried: Mapping[Configuration, float | None]) -> None:
         scores = {
-            c: None if worth is None else Score(worth, self._sd(c)) for c, worth in tried.items()
+            c: None if log_score is None else Score(log_score, self._sd(c))
+            for c, log_score in tried.items()
         }
         if scores == self._fitted:
             return
@@ -252,9 +253,9 @@ class PortfolioSampler(BaseSampler):
         expected = gains(candidates)
         if is_whole:
             self.expected_gain[self.focus] = float(expected.max())
-        worth = expected * self._weights(candidates, best[0])
-        worth /= np.sqrt(self.surrogate.costs_s(candidates))
-        return candidates[int(np.argmax(worth))]
+        acquisition = expected * self._weights(candidates, best[0])
+        acquisition /= np.sqrt(self.surrogate.costs_s(candidates))
+        return candidates[int(np.argmax(acquisition))]
 
     def _walked(
         self,

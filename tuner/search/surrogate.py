@@ -64,7 +64,7 @@ Hint: TypeAlias = Callable[[Sequence[Configuration]], np.ndarray]
 class Score(msgspec.Struct, frozen=True):
     """A measured configuration: its score, and the standard error."""
 
-    worth: float
+    log_score: float
     sd: float
 
 
@@ -109,17 +109,17 @@ class Surrogate:
         self._scores = scores
         kept = _telling(scores)
         self._tried = list(kept)
-        worths = np.array([score.worth for score in kept.values()])
+        log_scores = np.array([score.log_score for score in kept.values()])
         sds = np.array([score.sd for score in kept.values()])
-        self._warp = ScoreTransform(worths)
-        y = self._warp.of(worths)
-        noise = sds * self._warp.slope(worths)
+        self._warp = ScoreTransform(log_scores)
+        y = self._warp.of(log_scores)
+        noise = sds * self._warp.slope(log_scores)
         self._mean = float(np.median(y))
         self._spread = max(float(y.std()), _LEAST_SPREAD)
         self._x = self.features.of(self._tried)
         self._y = (y - self._mean) / self._spread
         self._noise = (noise / self._spread) ** 2
-        self._judge_hint(worths)
+        self._judge_hint(log_scores)
         if len(scores) >= _REFIT * self._fitted_on:
             self._fitted_on = len(scores)
             self.n_learnt += 1
@@ -130,14 +130,14 @@ class Surrogate:
         self._all_x = self.features.of(self._everything)
         self._costs = np.array([math.log((costs_s or {}).get(c, 1.0)) for c in self._everything])
 
-    def _judge_hint(self, worths: np.ndarray) -> None:
+    def _judge_hint(self, log_scores: np.ndarray) -> None:
         """Compare the hint with the scores, and put it into the units of y."""
-        self._hinted = np.zeros(len(worths))
+        self._hinted = np.zeros(len(log_scores))
         if self._hint is None:
             return
         raw = self._hint(self._tried)
-        if len(worths) >= _JUDGED_FROM:
-            found = _rank_correlation(raw, worths)
+        if len(log_scores) >= _JUDGED_FROM:
+            found = _rank_correlation(raw, log_scores)
             self.hint_correlation = found
             if found < LEAST_CORRELATION:
                 self.is_misled = True
@@ -235,13 +235,13 @@ class Surrogate:
             apart = {c for c in configurations if c in self._scores and c not in learnt}
             if apart:
                 others = iter(self.beliefs([c for c in configurations if c not in apart]))
-                measured = {c: Belief(self._scores[c].worth, self._scores[c].sd) for c in apart}
+                measured = {c: Belief(self._scores[c].log_score, self._scores[c].sd) for c in apart}
                 return [measured[c] if c in apart else next(others) for c in configurations]
         mean, sd = self._predict(configurations)
         y = self._mean + self._spread * mean
-        worths = self._warp.back(y)
-        sds = self._spread * sd / self._warp.slope(worths)
-        return [Belief(float(m), float(s)) for m, s in zip(worths, sds, strict=True)]
+        log_scores = self._warp.back(y)
+        sds = self._spread * sd / self._warp.slope(log_scores)
+        return [Belief(float(m), float(s)) for m, s in zip(log_scores, sds, strict=True)]
 
     def expected_gains(
         self, configurations: Sequence[Configuration], over: Sequence[Configuration]
@@ -317,7 +317,7 @@ def _telling(scores: Mapping[Configuration, Score]) -> Mapping[Configuration, Sc
     """Return the configurations to learn from, in the same order."""
     if len(scores) <= _MOST_BELIEVED:
         return scores
-    best = sorted(scores, key=lambda c: scores[c].worth, reverse=True)[: _MOST_BELIEVED // 2]
+    best = sorted(scores, key=lambda c: scores[c].log_score, reverse=True)[: _MOST_BELIEVED // 2]
     chosen = set(best)
     latest = [c for c in scores if c not in chosen][-(_MOST_BELIEVED - len(best)) :]
     kept = {*best, *latest}
@@ -327,12 +327,12 @@ def _telling(scores: Mapping[Configuration, Score]) -> Mapping[Configuration, Sc
 class ScoreTransform:
     """Differences count for less the further below the best: y = -t log(1 + gap / t)."""
 
-    def __init__(self, worths: np.ndarray) -> None:
-        self._best = float(worths.max())
-        self._scale = max(float(np.median(self._best - worths)), 0.1)
+    def __init__(self, log_scores: np.ndarray) -> None:
+        self._best = float(log_scores.max())
+        self._scale = max(float(np.median(self._best - log_scores)), 0.1)
 
-    def of(self, worths: np.ndarray) -> np.ndarray:
-        return self.of_gaps(np.maximum(self._best - worths, 0.0))
+    def of(self, log_scores: np.ndarray) -> np.ndarray:
+        return self.of_gaps(np.maximum(self._best - log_scores, 0.0))
 
     def of_gaps(self, gaps: np.ndarray) -> np.ndarray:
         """Return y at gaps below the best; above it, where gaps are negative, y is as they are."""
@@ -340,8 +340,8 @@ class ScoreTransform:
         found: np.ndarray = -self._scale * np.log1p(below / self._scale) - np.minimum(gaps, 0.0)
         return found
 
-    def slope(self, worths: np.ndarray) -> np.ndarray:
-        found: np.ndarray = self._scale / (self._scale + np.maximum(self._best - worths, 0.0))
+    def slope(self, log_scores: np.ndarray) -> np.ndarray:
+        found: np.ndarray = self._scale / (self._scale + np.maximum(self._best - log_scores, 0.0))
         return found
 
     def back(self, y: np.ndarray) -> np.ndarray:

@@ -119,7 +119,7 @@ class Claims:
         Best is compared with best; choosing by the very data that is compared can only flatter
         the default.
         """
-        arms, table = self._table(self.rounds.worths)
+        arms, table = self._table(self.rounds.log_scores)
         # batches that took part in different rounds: the machine may have drifted in between
         effects = dict(zip(arms, fit_rounds(table).effects, strict=True))
         defaults = (self._evaluation.at_batch(Configuration(), b) for b in self._evaluation.batches)
@@ -144,7 +144,7 @@ class Claims:
         configuration: use only the rounds until it was decided. Later ones must not change its
         claim.
         """
-        rounds = self.rounds.worths
+        rounds = self.rounds.log_scores
         if configuration is not None:
             took_part = [i for i, values in enumerate(rounds) if configuration in values]
             rounds = rounds[: took_part[-1] + 1] if took_part else []
@@ -454,7 +454,7 @@ class Claims:
         return shared_alpha(len(self._others), self._alpha) if level is None else level
 
     def _has_early_rounds_alone(self, configuration: Configuration) -> bool:
-        n_early, rounds = self.rounds.n_early, self.rounds.worths
+        n_early, rounds = self.rounds.n_early, self.rounds.log_scores
         is_early = any(configuration in earlier for earlier in rounds[:n_early])
         return is_early and not any(configuration in later for later in rounds[n_early:])
 

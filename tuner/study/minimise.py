@@ -62,7 +62,7 @@ def minimise(study: Study) -> Steps[None]:
     waiting = [k for k in CLASS_ORDER if k not in reduced]  # else by a stopped session
     reductions = [_Reduction(study, finalists[winner_class]) for winner_class in waiting]
     by_class = dict(zip(waiting, reductions, strict=True))
-    by_gain = sorted(waiting, key=lambda k: _worth(study, finalists[k]), reverse=True)
+    by_gain = sorted(waiting, key=lambda k: _log_score(study, finalists[k]), reverse=True)
     for n, winner_class in enumerate(by_gain):
         yield from by_class[winner_class].drop_costly(TimeShare(len(waiting) - n))
     for winner_class in by_gain:  # what the others' shares left: unproven, a finalist is refused
@@ -159,10 +159,10 @@ def _stand_in(study: Study, winner_class: WinnerClass) -> Configuration:
         for c in study.candidates.finalists().values()
         if allowed_in(winner_class, c) and not why_not(study, c)
     ]
-    return max((tried, *left), key=lambda c: _worth(study, c))
+    return max((tried, *left), key=lambda c: _log_score(study, c))
 
 
-def _worth(study: Study, configuration: Configuration) -> float:
+def _log_score(study: Study, configuration: Configuration) -> float:
     score = study.evaluation.score(configuration)
     return -math.inf if score is None else score
 

@@ -300,13 +300,13 @@ class Planner:
         its only one.
         """
         while not self._has_time_to_search(configuration):
-            again = self._worth_warming(configuration)
+            again = self._config_to_rerun_warm(configuration)
             if again is None:
                 return False
             self._study.measure(again, Purpose.RACE)
         return True
 
-    def _worth_warming(self, configuration: Configuration) -> Configuration | None:
+    def _config_to_rerun_warm(self, configuration: Configuration) -> Configuration | None:
         """Return what to launch again to make time for another launch; None if nothing helps.
 
         The time for the confirmation is estimated from its arms' launches. The only launch of an

@@ -8,7 +8,7 @@ import msgspec
 
 from tuner.measurement.arrival_plan import is_conclusive
 from tuner.measurement.confirmation import ArmSeries, Difference, plain_interval
-from tuner.measurement.estimates import counts, round_worths
+from tuner.measurement.estimates import counts, round_log_scores
 from tuner.record.configuration import Configuration
 from tuner.record.interval import Interval
 from tuner.record.journal import EarlyRound, NeighbourRound, RoundDone
@@ -54,58 +54,63 @@ class Rounds:
             for done in store.all(NeighbourRound)
         ]
         """The same of rounds after the verdict, which no claim rests on."""
-        self.worths = self._worths(objective)
+        self.log_scores = self._log_scores(objective)
         """Round by round."""
 
-    def _worths(self, objective: Objective, *, only_clean: bool = False) -> list[Worths]:
+    def _log_scores(self, objective: Objective, *, only_clean: bool = False) -> list[Worths]:
         found: list[Worths] = []
         for arms in self.launches:
-            worths = round_worths(list(arms.values()), objective, only_clean=only_clean)
-            found.append(dict(zip(arms, worths, strict=True)))
+            log_scores = round_log_scores(list(arms.values()), objective, only_clean=only_clean)
+            found.append(dict(zip(arms, log_scores, strict=True)))
         return found
 
     def series(self, configuration: Configuration) -> ArmSeries:
         """Return an arm's score per round."""
-        return ArmSeries(tuple(worths.get(configuration) for worths in self.worths))
+        return ArmSeries(tuple(log_scores.get(configuration) for log_scores in self.log_scores))
 
     def n_failures(self, configuration: Configuration) -> int:
         """Return in how many rounds the arm's launch failed."""
         return sum(
-            configuration in worths and worths[configuration] is None for worths in self.worths
+            configuration in log_scores and log_scores[configuration] is None
+            for log_scores in self.log_scores
         )
 
     def n_met(self, configuration: Configuration) -> tuple[int, int]:
         """Return in how many rounds an arm had a score, and in how many it was conclusive."""
         measured = [
-            worths[configuration]
-            for worths, arms in zip(self.worths, self.launches, strict=True)
+            log_scores[configuration]
+            for log_scores, arms in zip(self.log_scores, self.launches, strict=True)
             if configuration in arms and counts(arms[configuration])
             if is_conclusive(arms[configuration], self._objective)
         ]
-        return sum(worth is not None for worth in measured), len(measured)
+        return sum(log_score is not None for log_score in measured), len(measured)
 
     def value(self, configuration: Configuration) -> Interval | None:
         """Return an arm's value in the objective's unit, with its plain 95 % interval over rounds.
 
         None of fewer than two rounds.
         """
-        found = _interval(self.worths, configuration)
+        found = _interval(self.log_scores, configuration)
         return None if found is None else self._objective.in_unit(found)
 
     def value_undisturbed(self, configuration: Configuration) -> Interval | None:
         """Return the same of the undisturbed slices alone, where all calls count; else None."""
         if not self._objective.is_of_calls:
             return None
-        found = _interval(self._worths(self._objective, only_clean=True), configuration)
+        found = _interval(self._log_scores(self._objective, only_clean=True), configuration)
         return None if found is None else self._objective.in_unit(found)
 
     def rate(self, configuration: Configuration) -> Interval | None:
         """Return an arm's items per second, whatever the objective."""
         if self._objective.is_rate:
             return self.value(configuration)
-        return _interval(self._worths(THROUGHPUT), configuration)
+        return _interval(self._log_scores(THROUGHPUT), configuration)
 
 
 def _interval(rounds: list[Worths], configuration: Configuration) -> Interval | None:
-    known = [worth for worths in rounds if (worth := worths.get(configuration)) is not None]
+    known = [
+        log_score
+        for log_scores in rounds
+        if (log_score := log_scores.get(configuration)) is not None
+    ]
     return plain_interval(known) if len(known) > 1 else None

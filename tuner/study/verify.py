@@ -26,7 +26,7 @@ from tuner.launchers.testbed import Testbed
 from tuner.measurement.arrival_plan import is_conclusive
 from tuner.measurement.bench import bench_on
 from tuner.measurement.confirmation import ALPHA, FIRST_LOOK, LOOKS, t_interval
-from tuner.measurement.estimates import round_worths
+from tuner.measurement.estimates import round_log_scores
 from tuner.measurement.interference_gate import WAITING_SHARE
 from tuner.measurement.replication import Scatter
 from tuner.record.configuration import Configuration, Value
@@ -259,7 +259,7 @@ class _Trial:
         """Measure both arms; n_before: rounds that were made."""
         silent = [] if self._silent is None else [self._silent]
         records = silent + self._measure(self._arms[len(silent) :], n_before)
-        default, tuned = round_worths(records, self._objective)
+        default, tuned = round_log_scores(records, self._objective)
         pair = records[0], records[1]
         self._records.append(pair)
         self._listen(TimeLeft(self._left_s()))
@@ -283,10 +283,10 @@ class _Trial:
             number, speedups = n_before + 1, {"recommended": (i.point, i.low, i.high)}
             self._listen(RoundEnds(number, speedups, is_early))
 
-    def _kept(self, record: LaunchRecord, worth: float | None) -> bool | None:
+    def _kept(self, record: LaunchRecord, log_score: float | None) -> bool | None:
         """Return whether a launch kept within the latency bound; None if it does not tell."""
         tells = _was_measured(record) and is_conclusive(record, self._objective)
-        return worth is not None if tells else None
+        return log_score is not None if tells else None
 
     def _note_failure(self, failed: LaunchRecord, n_before: int) -> None:
         """End the rounds: by the recommendation's fault, or for want of time or of a default."""

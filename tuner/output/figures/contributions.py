@@ -56,16 +56,16 @@ def contributions(result: Result) -> Chart | None:
     )
 
 
-def _row(worth: Contribution) -> dict[str, Any]:
+def _row(contribution: Contribution) -> dict[str, Any]:
     """Return a setting with its effect; a hint has no interval."""
-    name = f"{worth.knob}={worth.value}"
-    if worth.speedup is None:
-        hint = {"ratio": worth.ratio, "low": None, "high": None}
-        return {"setting": name, **hint, "told": f"{name}: {worth.ratio:.2f}x"}
-    seen = seen_interval(worth.speedup)
+    name = f"{contribution.knob}={contribution.value}"
+    if contribution.speedup is None:
+        hint = {"ratio": contribution.ratio, "low": None, "high": None}
+        return {"setting": name, **hint, "told": f"{name}: {contribution.ratio:.2f}x"}
+    seen = seen_interval(contribution.speedup)
     return {
         "setting": name,
-        "ratio": worth.speedup.point,
+        "ratio": contribution.speedup.point,
         **seen,
         "told": f"{name}: {seen['told']}",
     }
