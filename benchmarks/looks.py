@@ -42,9 +42,9 @@ from tuner.measurement.confirmation import (
 N_FINALISTS, N_ARMS = 3, 4
 _SLOWER = (math.log(1.3), math.log(2.0))
 
-Worths = np.ndarray
+LogScores = np.ndarray
 """Of rounds (rows) and arms, the default first."""
-Draw = Callable[[np.random.Generator, int], Worths]
+Draw = Callable[[np.random.Generator, int], LogScores]
 
 
 def _normal(sd: float) -> Draw:
@@ -56,7 +56,7 @@ def _heavy(sd: float) -> Draw:
     return lambda random, n: random.standard_t(3, (n, 1 + N_ARMS)) * sd / math.sqrt(3)
 
 
-def _slow(random: np.random.Generator, n: int) -> Worths:
+def _slow(random: np.random.Generator, n: int) -> LogScores:
     """One launch in twenty takes 1.3 to 2 times as long."""
     is_slow = random.random((n, 1 + N_ARMS)) < 0.05
     return random.normal(0, 0.03, (n, 1 + N_ARMS)) - is_slow * random.uniform(*_SLOWER)
@@ -72,7 +72,7 @@ def _loud(arm: int) -> Draw:
 def _lasting(correlation: float) -> Draw:
     """Each arm's deviation goes on from round to round."""
 
-    def draw(random: np.random.Generator, n: int) -> Worths:
+    def draw(random: np.random.Generator, n: int) -> LogScores:
         log_scores = random.normal(0, 0.05, (n, 1 + N_ARMS))
         for i in range(1, n):
             own = math.sqrt(1 - correlation**2) * log_scores[i]
@@ -118,7 +118,7 @@ class Ended(msgspec.Struct, frozen=True):
     is_faster: bool
 
 
-def confirm(log_scores: Worths) -> list[Ended]:
+def confirm(log_scores: LogScores) -> list[Ended]:
     """Return what a confirmation says of each finalist. worths: all that the budget holds."""
     ended: dict[int, Ended] = {}
     n_rounds = len(log_scores)

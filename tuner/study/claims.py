@@ -41,7 +41,7 @@ from tuner.study.candidates import (
 )
 from tuner.study.claim import AHEAD, AHEAD_OF_EARLIER, ALONE, Claim, explain, of_misses, of_silence
 from tuner.study.evaluation import Evaluation
-from tuner.study.rounds import Loss, LossInRounds, Rounds, Worths
+from tuner.study.rounds import LogScores, Loss, LossInRounds, Rounds
 
 _MANY = 10**6
 """Degrees of freedom of a quantity that is practically known."""
@@ -152,7 +152,7 @@ class Claims:
         return fit_rounds(table).noise or Noise(self._evaluation.estimates.launch_sd, _MANY)
 
     @staticmethod
-    def _table(rounds: Sequence[Worths]) -> tuple[list[Configuration], list[list[float | None]]]:
+    def _table(rounds: Sequence[LogScores]) -> tuple[list[Configuration], list[list[float | None]]]:
         """Return the arms of the rounds, and the score of each in every round."""
         arms = list(dict.fromkeys(c for values in rounds for c in values))
         return arms, [[values.get(c) for c in arms] for values in rounds]

@@ -16,7 +16,7 @@ from tuner.record.launch import LaunchRecord
 from tuner.record.objective import THROUGHPUT, Objective
 from tuner.record.store import Store
 
-Worths = dict[Configuration, float | None]
+LogScores = dict[Configuration, float | None]
 """Of the arms of a round; None of one that failed."""
 
 
@@ -57,8 +57,8 @@ class Rounds:
         self.log_scores = self._log_scores(objective)
         """Round by round."""
 
-    def _log_scores(self, objective: Objective, *, only_clean: bool = False) -> list[Worths]:
-        found: list[Worths] = []
+    def _log_scores(self, objective: Objective, *, only_clean: bool = False) -> list[LogScores]:
+        found: list[LogScores] = []
         for arms in self.launches:
             log_scores = round_log_scores(list(arms.values()), objective, only_clean=only_clean)
             found.append(dict(zip(arms, log_scores, strict=True)))
@@ -107,7 +107,7 @@ class Rounds:
         return _interval(self._log_scores(THROUGHPUT), configuration)
 
 
-def _interval(rounds: list[Worths], configuration: Configuration) -> Interval | None:
+def _interval(rounds: list[LogScores], configuration: Configuration) -> Interval | None:
     known = [
         log_score
         for log_scores in rounds
