@@ -12,6 +12,13 @@ from tuner.frameworks import OFFERED
 from tuner.record.load import OFFLINE, SCENARIOS, SERVER
 from tuner.record.objective import GOALS
 
+MODELS = "Your own model"
+OTHERS = "Programs and servers, instead of a model"
+GOAL = "What is best"
+SEARCH = "What is tried"
+FLEETS = "Several models and hosts"
+"""Headings of `--help`, for the options that most users do not need."""
+
 Model = Annotated[
     str | None,
     typer.Option(
@@ -24,20 +31,25 @@ Models = Annotated[
     str | None,
     typer.Option(
         help="Instead of --model, several, one after another: A,B,C; all; family=cnn; task=...; "
-        "one index over their reports."
+        "one index over their reports.",
+        rich_help_panel=FLEETS,
     ),
 ]
 Fleet = Annotated[
     str | None,
     typer.Option(
         help="With --models: tune on every kind of host of a Ray cluster, ray://HOST:PORT or "
-        "auto; --budget is per study. See docs/fleets.md."
+        "auto; --budget is per study. See docs/fleets.md.",
+        rich_help_panel=FLEETS,
     ),
 ]
 ConfirmOn = Annotated[
     int | None,
     typer.Option(
-        min=0, max=1000, help="With --fleet: how many other hosts confirm a winner. Default: 1."
+        min=0,
+        max=1000,
+        help="With --fleet: how many other hosts confirm a winner. Default: 1.",
+        rich_help_panel=FLEETS,
     ),
 ]
 StorageUrl = Annotated[
@@ -45,13 +57,15 @@ StorageUrl = Annotated[
     typer.Option(
         "--storage",
         help="With --fleet: a database that studies are copied to: postgresql://USER@HOST/NAME.",
+        rich_help_panel=FLEETS,
     ),
 ]
 Program = Annotated[
     str | None,
     typer.Option(
         help="Instead of --model: a program that prints 'samples=N seconds=S'; its launch "
-        "settings are tuned."
+        "settings are tuned.",
+        rich_help_panel=OTHERS,
     ),
 ]
 ServeCommand = Annotated[
@@ -60,11 +74,15 @@ ServeCommand = Annotated[
         "--serve",
         help="Instead of --model: a command that starts your server on {port}; its launch "
         "settings are tuned, in the scenario server.",
+        rich_help_panel=OTHERS,
     ),
 ]
 Url = Annotated[
     str | None,
-    typer.Option(help="With --serve: the address for requests: http://127.0.0.1:{port}/predict."),
+    typer.Option(
+        help="With --serve: the address for requests: http://127.0.0.1:{port}/predict.",
+        rich_help_panel=OTHERS,
+    ),
 ]
 Requests = Annotated[
     Path | None,
@@ -72,6 +90,7 @@ Requests = Annotated[
         parser=paths.path,
         help="With --serve: the requests to post: a .jsonl with one per line, any other file "
         "as it is, or a folder of files.",
+        rich_help_panel=OTHERS,
     ),
 ]
 HeaderTexts = Annotated[
@@ -80,19 +99,30 @@ HeaderTexts = Annotated[
         "--header",
         help='With --serve: "NAME: VALUE", sent with every request; may be repeated. A secret is '
         'named by its variable: "X-API-Key: env:API_KEY".',
+        rich_help_panel=OTHERS,
     ),
 ]
 Inputs = Annotated[
     Path | None,
-    typer.Option(parser=paths.path, help="Recorded inputs, samples first: a NumPy .npz or .npy."),
+    typer.Option(
+        parser=paths.path,
+        help="Recorded inputs, samples first: a NumPy .npz or .npy.",
+        rich_help_panel=MODELS,
+    ),
 ]
 Tolerance = Annotated[
     float | None,
-    typer.Option(min=0.0, help="Output drift allowed to reduced precision (0.05)."),
+    typer.Option(
+        min=0.0, help="Output drift allowed to reduced precision (0.05).", rich_help_panel=MODELS
+    ),
 ]
 AllowPickle = Annotated[
     bool,
-    typer.Option("--allow-pickle", help="Trust the model file: loading it may execute code."),
+    typer.Option(
+        "--allow-pickle",
+        help="Trust the model file: loading it may execute code.",
+        rich_help_panel=MODELS,
+    ),
 ]
 Hw = Annotated[
     str, typer.Option(help="Hardware profile: xeon, epyc, arm, cuda, auto, or a TOML file.")
@@ -111,7 +141,8 @@ ScenarioName = Annotated[
 Callers = Annotated[
     int | None,
     typer.Option(
-        help=f"With concurrent: simultaneous callers ({SCENARIOS['concurrent'].callers})."
+        help=f"With concurrent: simultaneous callers ({SCENARIOS['concurrent'].callers}).",
+        rich_help_panel=GOAL,
     ),
 ]
 SloText = Annotated[
@@ -129,6 +160,7 @@ TraceFile = Annotated[
         parser=paths.path,
         help="With server: requests arrive as in this file (arrival times in seconds, one per "
         "line); tuned on its first half, confirmed on its second.",
+        rich_help_panel=GOAL,
     ),
 ]
 BudgetText = Annotated[
@@ -152,7 +184,10 @@ Out = Annotated[
     typer.Option(parser=paths.path, help="Folder of the study; the same one resumes it."),
 ]
 Batch = Annotated[
-    int | None, typer.Option(min=1, max=2**31 - 1, help="Tune for this batch size only.")
+    int | None,
+    typer.Option(
+        min=1, max=2**31 - 1, help="Tune for this batch size only.", rich_help_panel=MODELS
+    ),
 ]
 BatchDim = Annotated[
     int | None,
@@ -162,6 +197,7 @@ BatchDim = Annotated[
         max=3,
         help="The batch dimension of the model's inputs: 1 for (time, batch, features). "
         "Default: the first.",
+        rich_help_panel=MODELS,
     ),
 ]
 NumericsName = Annotated[
@@ -173,7 +209,10 @@ NumericsName = Annotated[
 ]
 GoalName = Annotated[
     str,
-    typer.Option(help="; ".join(f"{name}: {g.summary}" for name, g in GOALS.items()) + "."),
+    typer.Option(
+        help="; ".join(f"{name}: {g.summary}" for name, g in GOALS.items()) + ".",
+        rich_help_panel=GOAL,
+    ),
 ]
 MaxMemory = Annotated[
     str | None,
@@ -185,6 +224,7 @@ AcceptCost = Annotated[
         "--accept-cost",
         help="memory, latency, or both (memory,latency): a setting may raise these although it is "
         "not proven to be needed.",
+        rich_help_panel=GOAL,
     ),
 ]
 PricePerHour = Annotated[
@@ -192,25 +232,34 @@ PricePerHour = Annotated[
     typer.Option(
         "--price-per-hour",
         help="Price of the host: the report then states the cost of a million items.",
+        rich_help_panel=GOAL,
     ),
 ]
 Set = Annotated[
-    list[str] | None, typer.Option("--set", help="KNOB=V1,V2: search only these values.")
+    list[str] | None,
+    typer.Option("--set", help="KNOB=V1,V2: search only these values.", rich_help_panel=SEARCH),
 ]
 Fix = Annotated[
     list[str] | None,
-    typer.Option(help="KNOB=VALUE: use it in every configuration except the default."),
+    typer.Option(
+        help="KNOB=VALUE: use it in every configuration except the default.", rich_help_panel=SEARCH
+    ),
 ]
-Exclude = Annotated[list[str] | None, typer.Option(help="KNOB: leave it at its default.")]
+Exclude = Annotated[
+    list[str] | None, typer.Option(help="KNOB: leave it at its default.", rich_help_panel=SEARCH)
+]
 SpaceFile = Annotated[
     Path | None,
-    typer.Option(parser=paths.path, help="Your own search space, instead of --hw."),
+    typer.Option(
+        parser=paths.path, help="Your own search space, instead of --hw.", rich_help_panel=SEARCH
+    ),
 ]
 LearnFrom = Annotated[
     list[Path] | None,
     typer.Option(
         parser=paths.path,
         help="Folder of earlier studies that guide the search; may be repeated.",
+        rich_help_panel=SEARCH,
     ),
 ]
 Rules = Annotated[
@@ -219,6 +268,7 @@ Rules = Annotated[
         "--guidelines",
         parser=paths.path,
         help="A guidelines.json, or its folder: rules that guide the search, as with --learn-from.",
+        rich_help_panel=SEARCH,
     ),
 ]
 Designed = Annotated[
@@ -226,10 +276,14 @@ Designed = Annotated[
     typer.Option(
         "--designed",
         help="Measure a fixed design of the main settings first: 15 combinations, 20 launches.",
+        rich_help_panel=SEARCH,
     ),
 ]
 Seed = Annotated[
-    int, typer.Option(min=0, max=2**32 - 1, help="Seed of weights, inputs and search.")
+    int,
+    typer.Option(
+        min=0, max=2**32 - 1, help="Seed of weights, inputs and search.", rich_help_panel=SEARCH
+    ),
 ]
 DryRun = Annotated[
     bool, typer.Option("--dry-run", help="Show space, baselines and time estimate only.")
