@@ -35,9 +35,9 @@ from benchmarks.ray_nodes import nodes
 from tuner.app.request import Request
 from tuner.fleet.fitness import pace
 from tuner.fleet.mirror import Piece
-from tuner.fleet.running import FleetHousehold
+from tuner.fleet.running import StudyCallbacks
 from tuner.fleet.simulated import Behaviour
-from tuner.fleet.wishes import StudySpec
+from tuner.fleet.study_specs import StudySpec
 from tuner.host.identity import probe
 from tuner.launchers.neighbour import neighbour
 from tuner.record.interval import Interval
@@ -65,7 +65,7 @@ def driver(n_hosts: int, n_studies: int) -> None:
     said = msgspec.json.encode(
         Verification(Conclusion.CONFIRMED, "", gain, gain, 4, 60.0, [], [], [])
     )
-    wishes = [StudySpec(f"m{i}", "", f"m{i}", "fake", "asked") for i in range(n_studies)]
+    specs = [StudySpec(f"m{i}", "", f"m{i}", "fake", "asked") for i in range(n_studies)]
     with tempfile.TemporaryDirectory() as name:
         pieces = a_study(Path(name) / "study")
         folder = Path(name) / "fleet"
@@ -76,13 +76,13 @@ def driver(n_hosts: int, n_studies: int) -> None:
             n_models=n_studies,
             behaviour=Behaviour(vanishes=VANISHES),
             makes_up=lambda order, draw: (pieces, said),
-            wanted=lambda kind: [wish.row(kind) for wish in wishes],
-            household_of=lambda board, works, roster: FleetHousehold(
-                board, works, roster, folder, Request(model=""), wishes, None
+            wanted=lambda kind: [spec.row(kind) for spec in specs],
+            callbacks_of=lambda board, queue, roster: StudyCallbacks(
+                board, queue, roster, folder, Request(model=""), specs, None
             ),
         )
         after = resource.getrusage(resource.RUSAGE_SELF)
-    states = [row.state for row in run.works.rows.values()]
+    states = [row.state for row in run.queue.rows.values()]
     cpu_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     print(
         f"{n_hosts} hosts, {n_studies} studies, {states.count('done')} done in "

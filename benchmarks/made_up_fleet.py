@@ -9,12 +9,12 @@ import msgspec
 from tuner.app.request import Request
 from tuner.fleet.claims import Claims
 from tuner.fleet.driver import Driver
+from tuner.fleet.job_queue import JobQueue, Work
 from tuner.fleet.jobs import USUAL, FleetCallbacks, Patience
 from tuner.fleet.mirror import Piece
 from tuner.fleet.orders import Order, Tune, Verify
 from tuner.fleet.roster import Roster
 from tuner.fleet.simulated import STEADY, Behaviour, MakesUp, SimulatedCluster
-from tuner.fleet.works import JobQueue, Work
 from tuner.record.events import Event
 from tuner.record.fleet import Board
 from tuner.record.index import Elsewhere, Row
@@ -35,7 +35,7 @@ class MadeUp:
 
     def __init__(self, board: Board) -> None:
         self.board = board
-        self.works: JobQueue
+        self.queue: JobQueue
         self.ordered: list[tuple[str, bool]] = []
         self.events: list[Event] = []
 
@@ -45,7 +45,7 @@ class MadeUp:
         return Order(self.board.name, work.study, job, [], 1.0)
 
     def row(self, study: str, host: str) -> Row:
-        row = self.works.rows[study]
+        row = self.queue.rows[study]
         return msgspec.structs.replace(
             row, state="done", verdict="faster", speedup=FASTER, host=host
         )
@@ -69,8 +69,8 @@ def rows_of(n_models: int, kind: str) -> list[Row]:
 class Drive(msgspec.Struct):
     """What came of a run of a driver."""
 
-    works: JobQueue
-    household: MadeUp
+    queue: JobQueue
+    callbacks: MadeUp
     roster: Roster
     cluster: SimulatedCluster
 
@@ -87,24 +87,24 @@ def drive(
     patience: Patience = USUAL,
     makes_up: MakesUp = made_up,
     wanted: Callable[[str], list[Row]] | None = None,
-    household_of: Callable[[Board, JobQueue, Roster], FleetCallbacks] | None = None,
+    callbacks_of: Callable[[Board, JobQueue, Roster], FleetCallbacks] | None = None,
 ) -> Drive:
-    """Run a driver to its end; wanted, household_of: of other studies than made-up ones."""
+    """Run a driver to its end; wanted, callbacks_of: of other studies than made-up ones."""
     board = Board(folder)
     cluster = SimulatedCluster(
         n_hosts, makes_up, n_kinds=n_kinds, versions=VERSIONS, behaviour=behaviour, seed=seed
     )
-    household, roster = MadeUp(board), Roster(VERSIONS)
+    callbacks, roster = MadeUp(board), Roster(VERSIONS)
     claims = Claims(folder)
     rows = wanted or (lambda kind: rows_of(n_models, kind))
-    works = JobQueue(board, claims, folder, rows, n_elsewhere)
-    household.works = works
-    works.hear()
-    asked = household if household_of is None else household_of(board, works, roster)
+    queue = JobQueue(board, claims, folder, rows, n_elsewhere)
+    callbacks.queue = queue
+    queue.hear()
+    asked = callbacks if callbacks_of is None else callbacks_of(board, queue, roster)
     driver = Driver(
-        cluster, roster, works, asked, folder, [], 600.0, household.events.append, patience
+        cluster, roster, queue, asked, folder, [], 600.0, callbacks.events.append, patience
     )
     driver.run()
     claims.close()
     board.close()
-    return Drive(works, household, roster, cluster)
+    return Drive(queue, callbacks, roster, cluster)

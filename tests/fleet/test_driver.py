@@ -13,11 +13,11 @@ import pytest
 from benchmarks.made_up_fleet import drive, made_up, rows_of
 from tuner.fleet.claims import Claims
 from tuner.fleet.cluster import Node
+from tuner.fleet.job_queue import MOST_ATTEMPTS, JobQueue, Work
 from tuner.fleet.mirror import Piece
 from tuner.fleet.orders import Order, Seen
 from tuner.fleet.roster import Roster
 from tuner.fleet.simulated import Behaviour
-from tuner.fleet.works import MOST_ATTEMPTS, JobQueue, Work
 from tuner.record.events import HostSeen, StudyPlaced, StudyReturned, Warned
 from tuner.record.fleet import Board, RowNoted
 from tuner.record.index import Elsewhere, Kind
@@ -35,19 +35,19 @@ def boards() -> Iterator[Callable[[Path], Board]]:
 
 def test_every_model_is_tuned_on_every_kind_and_confirmed_on_another_host(tmp_path: Path) -> None:
     run = drive(tmp_path, n_hosts=6, n_models=5, n_kinds=3)
-    rows = run.works.index_rows()
+    rows = run.queue.index_rows()
     assert len(rows) == 15
     assert {row.state for row in rows} == {"done"}
     for row in rows:
         (said,) = row.elsewhere
         assert said.host != row.host
         assert row.is_recommended()
-    assert Counter(run.household.ordered).most_common(1)[0][1] == 1  # nothing was done twice
+    assert Counter(run.callbacks.ordered).most_common(1)[0][1] == 1  # nothing was done twice
 
 
 def test_where_a_kind_has_one_host_nothing_is_confirmed_and_nothing_waits(tmp_path: Path) -> None:
     run = drive(tmp_path, n_hosts=2, n_models=2, n_kinds=2)
-    assert all(not row.elsewhere and row.is_recommended() for row in run.works.index_rows())
+    assert all(not row.elsewhere and row.is_recommended() for row in run.queue.index_rows())
     assert run.cluster.now() < 3600
 
 
@@ -63,27 +63,27 @@ def test_more_hosts_take_less_time(tmp_path: Path) -> None:
 
 def test_under_hosts_that_vanish_every_study_is_done_once(tmp_path: Path) -> None:
     run = drive(tmp_path, n_hosts=8, n_models=40, behaviour=Behaviour(vanishes=0.2), seed=3)
-    rows = run.works.rows.values()
+    rows = run.queue.rows.values()
     assert {row.state for row in rows} == {"done"}
-    placed = [e for e in run.household.events if isinstance(e, StudyPlaced)]
-    lost = [e for e in run.household.events if isinstance(e, StudyReturned)
+    placed = [e for e in run.callbacks.events if isinstance(e, StudyPlaced)]
+    lost = [e for e in run.callbacks.events if isinstance(e, StudyReturned)
             and e.state == "interrupted"]  # fmt: skip
     assert lost
-    assert len(placed) == len(run.household.ordered) == 80 + len(lost)
+    assert len(placed) == len(run.callbacks.ordered) == 80 + len(lost)
 
 
 def test_a_study_under_which_every_host_vanishes_is_given_up(tmp_path: Path) -> None:
     run = drive(tmp_path, n_hosts=3, n_models=1, behaviour=Behaviour(vanishes=1.0))
-    (row,) = run.works.rows.values()
+    (row,) = run.queue.rows.values()
     assert row.state == "pending"  # another run may have better hosts
     assert f"given up after {MOST_ATTEMPTS} attempts" in row.reason
-    assert len(run.household.ordered) == MOST_ATTEMPTS
+    assert len(run.callbacks.ordered) == MOST_ATTEMPTS
 
 
 def test_a_noisy_host_is_passed_over_and_said(tmp_path: Path) -> None:
     run = drive(tmp_path, n_hosts=4, n_models=10, behaviour=Behaviour(is_busy=0.5), seed=1)
-    assert {row.state for row in run.works.rows.values()} == {"done"}
-    told = [e.fault for e in run.household.events if isinstance(e, HostSeen) and e.fault]
+    assert {row.state for row in run.queue.rows.values()} == {"done"}
+    told = [e.fault for e in run.callbacks.events if isinstance(e, HostSeen) and e.fault]
     assert any("other programs use" in fault for fault in told)
 
 
@@ -96,7 +96,7 @@ def test_where_both_hosts_had_part_in_a_study_the_one_that_did_not_end_it_confir
     (row,) = [note.row for note in board.news() if isinstance(note, RowNoted)][-1:]
     board.add(RowNoted(msgspec.structs.replace(row, hosts=["host0", "host1"])))
     again = drive(tmp_path, n_hosts=2, n_models=1)
-    (confirmed,) = again.works.index_rows()
+    (confirmed,) = again.queue.index_rows()
     assert [each.host for each in confirmed.elsewhere] == [
         host for host in ("host0", "host1") if host != row.host
     ]
@@ -106,21 +106,21 @@ def test_where_both_hosts_had_part_in_a_study_the_one_that_did_not_end_it_confir
 def test_one_that_had_no_part_in_it_is_asked_first(
     tmp_path: Path, boards: Callable[[Path], Board]
 ) -> None:
-    works = JobQueue(boards(tmp_path), Claims(tmp_path), tmp_path, lambda kind: rows_of(1, kind), 1)
+    queue = JobQueue(boards(tmp_path), Claims(tmp_path), tmp_path, lambda kind: rows_of(1, kind), 1)
     for host in ("a", "b", "c"):
-        works.meet(Kind("k", "k" * 64, ""), host)
-    (study,) = works.rows
-    works.rows[study] = msgspec.structs.replace(works.rows[study], host="b", hosts=["a", "b"])
+        queue.meet(Kind("k", "k" * 64, ""), host)
+    (study,) = queue.rows
+    queue.rows[study] = msgspec.structs.replace(queue.rows[study], host="b", hosts=["a", "b"])
     confirming = Work(study, "k", is_verification=True)
-    assert works.candidates(confirming, {"a", "b", "c"}) == {"c"}
-    assert works.candidates(confirming, {"a", "b"}) == {"a"}
-    assert works.candidates(confirming, {"b"}) == set()
-    assert works.candidates(Work(study, "k", is_verification=False), {"b"}) == {"b"}
+    assert queue.candidates(confirming, {"a", "b", "c"}) == {"c"}
+    assert queue.candidates(confirming, {"a", "b"}) == {"a"}
+    assert queue.candidates(confirming, {"b"}) == set()
+    assert queue.candidates(Work(study, "k", is_verification=False), {"b"}) == {"b"}
 
 
 def test_what_is_waited_for_is_said_once_and_left_in_the_end(tmp_path: Path) -> None:
     run = drive(tmp_path, n_hosts=2, n_models=2, behaviour=Behaviour(is_busy=1.0))
-    said = [event.text for event in run.household.events if isinstance(event, Warned)]
+    said = [event.text for event in run.callbacks.events if isinstance(event, Warned)]
     assert said[0].startswith("waiting: 2 studies left: no host is fit (")
     assert "other programs use" in said[0]
     assert said[-1].startswith("2 studies left: ")
@@ -130,7 +130,7 @@ def test_what_is_waited_for_is_said_once_and_left_in_the_end(tmp_path: Path) -> 
 
 def test_where_every_host_is_noisy_the_rest_is_left_for_later(tmp_path: Path) -> None:
     run = drive(tmp_path, n_hosts=2, n_models=2, behaviour=Behaviour(is_busy=1.0))
-    assert {row.state for row in run.works.rows.values()} == {"pending"}
+    assert {row.state for row in run.queue.rows.values()} == {"pending"}
 
 
 @pytest.mark.parametrize(("verdict", "ships"), [("refuted", False), ("inconclusive", False)])
@@ -142,7 +142,7 @@ def test_what_another_host_does_not_confirm_is_not_shipped(
         return pieces, msgspec.json.encode({"verdict": verdict, "gain": 0.9})
 
     run = drive(tmp_path, n_hosts=4, n_models=1, makes_up=says)
-    (row,) = run.works.index_rows()
+    (row,) = run.queue.index_rows()
     assert row.is_recommended() is ships
     asked = [said.host for said in row.elsewhere]
     assert len(asked) == len(set(asked)) == (2 if verdict == "inconclusive" else 1)
@@ -150,15 +150,15 @@ def test_what_another_host_does_not_confirm_is_not_shipped(
 
 def test_as_many_others_are_asked_as_are_wanted(tmp_path: Path) -> None:
     run = drive(tmp_path, n_hosts=5, n_models=2, n_elsewhere=3)
-    for row in run.works.rows.values():
+    for row in run.queue.rows.values():
         assert len({row.host, *(said.host for said in row.elsewhere)}) == 4
 
 
 def test_the_same_command_does_nothing_again(tmp_path: Path) -> None:
     drive(tmp_path, n_hosts=2, n_models=3)
     again = drive(tmp_path, n_hosts=2, n_models=3)
-    assert again.household.ordered == []
-    assert all(len(row.elsewhere) == 1 for row in again.works.rows.values())
+    assert again.callbacks.ordered == []
+    assert all(len(row.elsewhere) == 1 for row in again.queue.rows.values())
 
 
 def test_what_another_driver_has_claimed_is_left_to_it(
@@ -167,22 +167,22 @@ def test_what_another_driver_has_claimed_is_left_to_it(
     board = boards(tmp_path)
     theirs = Claims(tmp_path)
     assert theirs.take("m0-torch-k")
-    works = JobQueue(board, Claims(tmp_path), tmp_path, lambda kind: rows_of(2, kind), 0)
-    works.hear()
-    works.meet(Kind("k", "k" * 64, ""), "host")
+    queue = JobQueue(board, Claims(tmp_path), tmp_path, lambda kind: rows_of(2, kind), 0)
+    queue.hear()
+    queue.meet(Kind("k", "k" * 64, ""), "host")
     there = {"host", "other"}
-    first = works.next_for("k", "host", 0.0, there)
+    first = queue.next_for("k", "host", 0.0, there)
     assert first is not None
     assert first.study == "m1-torch-k"
-    assert works.next_for("k", "other", 0.0, there) is None
-    assert works.are_others_at_work(1.0)
+    assert queue.next_for("k", "other", 0.0, there) is None
+    assert queue.are_others_at_work(1.0)
     # the other one finishes it: nobody does it again
     done = msgspec.structs.replace(rows_of(1, "k")[0], state="done", verdict="keep_default")
     with closing(Board(tmp_path)) as other:
         other.add(RowNoted(done))
     theirs.leave("m0-torch-k")
-    assert works.next_for("k", "other", 100.0, there) is None
-    assert works.rows["m0-torch-k"].state == "done"
+    assert queue.next_for("k", "other", 100.0, there) is None
+    assert queue.rows["m0-torch-k"].state == "done"
 
 
 def test_a_host_with_other_versions_is_passed_over(tmp_path: Path) -> None:
@@ -224,10 +224,10 @@ def test_a_torn_line_of_the_board_is_passed_over(
 
 def test_a_winner_awaits_a_second_host_that_comes_later(tmp_path: Path) -> None:
     drive(tmp_path, n_hosts=1, n_models=2)
-    (first, _) = drive(tmp_path, n_hosts=1, n_models=2).works.index_rows()
+    (first, _) = drive(tmp_path, n_hosts=1, n_models=2).queue.index_rows()
     assert first.is_recommended()  # nobody else could be asked
     later = drive(tmp_path, n_hosts=2, n_models=2)
-    for row in later.works.index_rows():
+    for row in later.queue.index_rows():
         assert [said.verdict for said in row.elsewhere] == ["confirmed"]
         assert row.n_elsewhere == 1
 
@@ -241,31 +241,31 @@ def test_a_row_that_failed_is_tried_once_more_by_the_same_command(
     failed = msgspec.structs.replace(row, state="failed", reason="no memory", exit_code=2)
     board.add(RowNoted(failed))
     again = drive(tmp_path, n_hosts=1, n_models=1)
-    assert len(again.household.ordered) == 1
-    assert {row.state for row in again.works.rows.values()} == {"done"}
+    assert len(again.callbacks.ordered) == 1
+    assert {row.state for row in again.queue.rows.values()} == {"done"}
 
 
 def test_rows_of_what_is_not_asked_for_stay_in_the_index(tmp_path: Path) -> None:
     drive(tmp_path, n_hosts=1, n_models=3)
     fewer = drive(tmp_path, n_hosts=1, n_models=1)
-    assert len(fewer.works.rows) == 1
-    assert len(fewer.works.index_rows()) == 3
+    assert len(fewer.queue.rows) == 1
+    assert len(fewer.queue.index_rows()) == 3
 
 
 def test_a_study_whose_folder_was_removed_is_made_again(tmp_path: Path) -> None:
     run = drive(tmp_path, n_hosts=1, n_models=2)
-    study = next(iter(run.works.rows))
+    study = next(iter(run.queue.rows))
     shutil.rmtree(tmp_path / study)
     again = drive(tmp_path, n_hosts=1, n_models=2)
-    assert again.household.ordered == [(study, False)]
+    assert again.callbacks.ordered == [(study, False)]
 
 
 def test_what_others_said_of_a_winner_says_nothing_of_the_next(tmp_path: Path) -> None:
-    study = next(iter(drive(tmp_path, n_hosts=2, n_models=1).works.rows))
+    study = next(iter(drive(tmp_path, n_hosts=2, n_models=1).queue.rows))
     shutil.rmtree(tmp_path / study)
     again = drive(tmp_path, n_hosts=2, n_models=1)
-    assert again.household.ordered == [(study, False), (study, True)]
-    (row,) = again.works.index_rows()
+    assert again.callbacks.ordered == [(study, False), (study, True)]
+    (row,) = again.queue.index_rows()
     assert [said.verdict for said in row.elsewhere] == ["confirmed"]
     assert row.host not in [said.host for said in row.elsewhere]
 
@@ -276,8 +276,8 @@ def test_where_nobody_is_left_to_ask_nothing_is_waited_for(tmp_path: Path) -> No
         return pieces, msgspec.json.encode({"verdict": "inconclusive", "gain": 1.1})
 
     run = drive(tmp_path, n_hosts=2, n_models=1, makes_up=says)
-    assert not [event for event in run.household.events if isinstance(event, Warned)]
-    (row,) = run.works.index_rows()
+    assert not [event for event in run.callbacks.events if isinstance(event, Warned)]
+    (row,) = run.queue.index_rows()
     assert len(row.elsewhere) == 1
     assert not row.is_recommended()
 
@@ -286,28 +286,28 @@ def test_a_winner_is_confirmed_once_however_its_study_ended(
     tmp_path: Path, boards: Callable[[Path], Board]
 ) -> None:
     """Another driver has finished a study that still stands in this one's queue."""
-    works = JobQueue(boards(tmp_path), Claims(tmp_path), tmp_path, lambda kind: rows_of(1, kind), 1)
+    queue = JobQueue(boards(tmp_path), Claims(tmp_path), tmp_path, lambda kind: rows_of(1, kind), 1)
     kind = Kind("k", "k" * 64, "")
-    works.meet(kind, "a")
-    (study,) = works.rows
+    queue.meet(kind, "a")
+    (study,) = queue.rows
     won = msgspec.structs.replace(
-        works.rows[study], state="done", verdict="faster", host="a", hosts=["a"]
+        queue.rows[study], state="done", verdict="faster", host="a", hosts=["a"]
     )
     with closing(Board(tmp_path)) as other:
         other.add(RowNoted(won))
-    works.meet(kind, "b")
+    queue.meet(kind, "b")
     there = {"a", "b"}
-    confirming = works.next_for("k", "b", 0.0, there)
+    confirming = queue.next_for("k", "b", 0.0, there)
     assert confirming is not None
     assert confirming.is_verification
-    works.meet(kind, "c")
+    queue.meet(kind, "c")
     there = {"a", "b", "c"}
-    assert works.next_for("k", "c", 1.0, there) is None
+    assert queue.next_for("k", "c", 1.0, there) is None
     theirs = Claims(tmp_path)
     assert not theirs.take(study)  # the claim of what is at work is not let go of
-    works.confirm(confirming, Elsewhere("b", "confirmed", "", None, 1, 1.0))
+    queue.confirm(confirming, Elsewhere("b", "confirmed", "", None, 1, 1.0))
     assert theirs.take(study)
-    assert not list(works.left())
+    assert not list(queue.left())
     theirs.close()
 
 
@@ -316,13 +316,13 @@ def test_a_driver_waits_while_another_is_at_work(
 ) -> None:
     """Even where it meets none of the other's studies itself, for want of a host."""
     theirs = Claims(tmp_path)
-    works = JobQueue(boards(tmp_path), Claims(tmp_path), tmp_path, lambda kind: rows_of(3, kind), 0)
-    works.meet(Kind("k", "k" * 64, ""), "host")
-    assert not works.are_others_at_work(0.0)
+    queue = JobQueue(boards(tmp_path), Claims(tmp_path), tmp_path, lambda kind: rows_of(3, kind), 0)
+    queue.meet(Kind("k", "k" * 64, ""), "host")
+    assert not queue.are_others_at_work(0.0)
     assert theirs.take("m2-torch-k")
-    assert works.are_others_at_work(10.0)
+    assert queue.are_others_at_work(10.0)
     theirs.close()
-    assert not works.are_others_at_work(20.0)
+    assert not queue.are_others_at_work(20.0)
 
 
 def test_a_host_that_comes_back_while_its_former_self_is_still_listed_is_the_same_one() -> None:

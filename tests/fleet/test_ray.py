@@ -84,7 +84,7 @@ def n_sessions(lines: bytes) -> int:
 def host_at_work(cluster: Nodes) -> str:
     """Return the node on which a study runs."""
     for name in HOSTS:
-        if cluster.at_work(name, "tuner.fleet.carry_out"):
+        if cluster.at_work(name, "tuner.fleet.run_study"):
             return name
     raise AssertionError("nobody is at work")
 
@@ -100,7 +100,7 @@ def runs(process: psutil.Process) -> bool:
 def nobody_is_at_work(cluster: Nodes) -> None:
     """Wait until no host measures anything."""
     until = time.monotonic() + 60
-    while any(cluster.at_work(name, "tuner.fleet.carry_out") for name in HOSTS):
+    while any(cluster.at_work(name, "tuner.fleet.run_study") for name in HOSTS):
         assert time.monotonic() < until
         time.sleep(0.1)
 

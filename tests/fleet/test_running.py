@@ -18,7 +18,7 @@ from tuner.fleet.orders import Order, Verify
 from tuner.fleet.running import tune_fleet
 from tuner.fleet.simulated import Behaviour, SimulatedCluster
 from tuner.fleet.storage import PASSWORD
-from tuner.fleet.wishes import as_everywhere, versions_of, wishes_of
+from tuner.fleet.study_specs import as_everywhere, specs_of, versions_of
 from tuner.record.events import Event, Warned
 from tuner.record.files import read_result
 from tuner.record.index import Row
@@ -49,7 +49,7 @@ def tune(
     """
     wanted = DESIGNED
     request = Request(model="", hardware="fake", frameworks=("fake",), budget_s=60.0, out=folder)
-    versions = versions_of(wishes_of(wanted, as_everywhere(request), listen))
+    versions = versions_of(specs_of(wanted, as_everywhere(request), listen))
     pieces = archive(study)
 
     def makes_up(order: Order, draw: Random) -> tuple[Iterable[Piece], bytes]:

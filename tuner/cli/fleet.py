@@ -22,7 +22,7 @@ from tuner.cli.streams import is_output_lost
 from tuner.cli.tables import wide_console
 from tuner.fleet.ray_cluster import RayCluster
 from tuner.fleet.running import folder_of, tune_fleet
-from tuner.fleet.wishes import as_everywhere, wishes_of
+from tuner.fleet.study_specs import as_everywhere, specs_of
 from tuner.output.fleet import told
 from tuner.output.phrases import elsewhere
 from tuner.record.events import Event
@@ -80,15 +80,15 @@ def _is_settled(row: Row) -> bool:
 def show_wishes(wanted: str, request: Request, *, as_json: bool) -> None:
     """Print which studies there would be on every kind of host; asks no cluster."""
     listen = plain(Console(file=sys.stderr, highlight=False))
-    wishes = wishes_of(wanted, as_everywhere(request), listen)
+    specs = specs_of(wanted, as_everywhere(request), listen)
     if as_json:
-        data = msgspec.json.format(msgspec.json.encode(wishes), indent=2)
+        data = msgspec.json.format(msgspec.json.encode(specs), indent=2)
         sys.stdout.write(data.decode() + "\n")
         return
     table = Table("model", "framework", "on every kind of host", box=None, pad_edge=False)
-    for wish in wishes:
+    for spec in specs:
         table.add_row(
-            *map(Text, (wish.shown, wish.framework, f"{duration(request.budget_s)} each"))
+            *map(Text, (spec.shown, spec.framework, f"{duration(request.budget_s)} each"))
         )
     wide_console().print(table)
 

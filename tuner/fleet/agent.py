@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from tuner.errors import TuneError
-from tuner.fleet.carry_out import VERIFICATION
 from tuner.fleet.fitness import unfit_now
 from tuner.fleet.mirror import Watcher, is_ahead, replace
 from tuner.fleet.orders import Began, Ended, Order, Refused, Report, Tune, decode, encode
+from tuner.fleet.run_study import VERIFICATION
 from tuner.host.secrets import redact_file, redacted
 from tuner.launchers.supervised import Supervised
 from tuner.record.integrity import LAUNCHES
@@ -36,7 +36,7 @@ def look(files: list[str]) -> bytes:
 
     Raises RuntimeError with the reason if it cannot.
     """
-    command = [sys.executable, "-P", "-m", "tuner.fleet.looking", *files]
+    command = [sys.executable, "-P", "-m", "tuner.fleet.probe_host", *files]
     try:
         done = subprocess.run(
             command, env=_surroundings(), capture_output=True, check=False, timeout=_TELL_S
@@ -104,7 +104,7 @@ class Agent:
                 left.unlink(missing_ok=True)
         except (OSError, TuneError) as error:
             return encode(Refused(f"{self._place} cannot be written: {error}"))
-        arguments = ["-m", "tuner.fleet.carry_out", str(written), str(self._study)]
+        arguments = ["-m", "tuner.fleet.run_study", str(written), str(self._study)]
         self._process = Supervised(arguments, _surroundings(), self._log, cwd=self._place)
         return encode(Began(ahead))
 

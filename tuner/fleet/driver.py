@@ -15,11 +15,19 @@ import msgspec
 
 from tuner.errors import Interrupted
 from tuner.fleet.cluster import Cluster, HostFailed, HostLost, HostSilent, Ticket
-from tuner.fleet.jobs import PRUNE_RATIO, STOPPED, USUAL, FleetCallbacks, Job, Look, Patience
+from tuner.fleet.job_queue import JobQueue, Work, in_words
+from tuner.fleet.jobs import (
+    FAILS_ON_EVERY_HOST,
+    STOPPED,
+    USUAL,
+    FleetCallbacks,
+    Job,
+    Look,
+    Patience,
+)
 from tuner.fleet.mirror import mend, put, settle
 from tuner.fleet.orders import UNFIT, Began, Ended, Refused, Report, Seen, decode, encode
 from tuner.fleet.roster import Host, Roster
-from tuner.fleet.works import JobQueue, Work, in_words
 from tuner.record.events import HostSeen, Listener, StudyPlaced, StudyReturned, Warned
 from tuner.record.index import INCONCLUSIVE, Elsewhere, Row
 
@@ -42,16 +50,16 @@ class Driver:
         self,
         cluster: Cluster,
         roster: Roster,
-        works: JobQueue,
-        household: FleetCallbacks,
+        queue: JobQueue,
+        callbacks: FleetCallbacks,
         folder: Path,
         files: Sequence[str],
         budget_s: float,
         listen: Listener,
         patience: Patience = USUAL,
     ) -> None:
-        self._cluster, self._roster, self._works = cluster, roster, works
-        self._household = household
+        self._cluster, self._roster, self._queue = cluster, roster, queue
+        self._callbacks = callbacks
         self._folder, self._files, self._budget_s = folder, files, budget_s
         self._listen, self._patience = listen, patience
         self._looks: dict[Ticket, Look] = {}
@@ -73,10 +81,10 @@ class Driver:
                 self._place()
                 self._take_in_what_is_ready(_WAIT_S)
                 self._look_at_the_clock()
-                if self._works.hear():
+                if self._queue.hear():
                     self._progress_s = self._cluster.now()
                 self._say_what_is_waited_for()
-                self._household.keep()
+                self._callbacks.keep()
             if left := self._what_is_left():
                 self._listen(Warned(f"{left}; the same command resumes them"))
         except Interrupted:
@@ -84,14 +92,14 @@ class Driver:
             raise
         finally:
             for job in self._jobs.values():
-                job.hand.dismiss()
+                job.handle.dismiss()
 
     def _is_over(self) -> bool:
         now_s = self._cluster.now()
         if math.isinf(self._seen_s) or self._looks:
             return False
         is_anybody_at_work = any(job.has_begun for job in self._jobs.values())
-        if is_anybody_at_work or self._works.are_others_at_work(now_s):
+        if is_anybody_at_work or self._queue.are_others_at_work(now_s):
             self._progress_s = now_s
             return False
         idle_s = now_s - self._progress_s
@@ -101,13 +109,13 @@ class Driver:
             return False
         if not any(host.kind for host in self._roster.hosts.values()):
             return idle_s > self._patience.fit_s
-        left = list(self._works.left())
+        left = list(self._queue.left())
         there = self._roster.there()
-        is_hopeless = not any(self._works.candidates(work, there[work.kind]) for work in left)
+        is_hopeless = not any(self._queue.candidates(work, there[work.kind]) for work in left)
         return not left or (is_hopeless and idle_s > self._patience.gone_s)
 
     def _what_is_left(self) -> str:
-        return in_words(list(self._works.left()), self._roster.faults())
+        return in_words(list(self._queue.left()), self._roster.faults())
 
     def _say_what_is_waited_for(self) -> None:
         """Print a message once per wait in which no host works."""
@@ -154,16 +162,16 @@ class Driver:
     def _place(self) -> None:
         now_s, there = self._cluster.now(), self._roster.there()
         for host in self._roster.free(now_s, self._jobs):
-            if work := self._works.next_for(host.kind, host.name, now_s, there[host.kind]):
+            if work := self._queue.next_for(host.kind, host.name, now_s, there[host.kind]):
                 self._begin(work, host)
 
     def _begin(self, work: Work, host: Host) -> None:
         mend(self._folder / work.study)
-        order = encode(self._household.order(work))
-        hand = self._cluster.hire(host.node)
-        job = Job(work, host, hand, self._cluster.now() + self._patience.begin_s)
+        order = encode(self._callbacks.order(work))
+        handle = self._cluster.hire(host.node)
+        job = Job(work, host, handle, self._cluster.now() + self._patience.begin_s)
         self._jobs[host.node.id] = job
-        self._asked[hand.begin(order)] = job
+        self._asked[handle.begin(order)] = job
 
     def _take_in(self, ticket: Ticket) -> None:
         """Take in an answer; that of a job that was given up meanwhile counts for nothing."""
@@ -196,7 +204,7 @@ class Driver:
         kind = self._roster.introduce(host, seen)
         self._listen(HostSeen(host.name, host.kind, host.fault))
         if kind is not None:
-            self._works.meet(kind, host.name)
+            self._queue.meet(kind, host.name)
 
     def _not_seen(self, host: Host, reason: str) -> None:
         """Ask a host again to describe itself, or exclude it."""
@@ -225,7 +233,7 @@ class Driver:
             self._pass_over(job, answer.reason)
             return
         job.has_begun = job.host.has_begun = True
-        self._works.begin(job.work, job.host.name)
+        self._queue.begin(job.work, job.host.name)
         job.until_s = self._cluster.now() + self._budget_s + self._patience.overtime_s
         self._listen(StudyPlaced(
             job.work.study, job.host.name, job.work.n_attempts + 1,
@@ -234,7 +242,7 @@ class Driver:
         self._ask(job)
 
     def _ask(self, job: Job) -> None:
-        self._asked[job.hand.fetch(job.acknowledged)] = job
+        self._asked[job.handle.fetch(job.acknowledged)] = job
 
     def _take_report(self, job: Job, report: Report) -> None:
         if report.pieces and not job.work.is_verification:
@@ -253,15 +261,15 @@ class Driver:
         """Take in how an order has ended, and have the host forget it."""
         code = ended.exit_code
         if code == 0 and job.work.is_verification:
-            self._confirm(job, self._household.elsewhere(job.host.name, ended.verification))
+            self._confirm(job, self._callbacks.elsewhere(job.host.name, ended.verification))
         elif code == 0:
             settle(self._folder / job.work.study)  # before its host forgets it
-            self._finish(job, self._household.row(job.work.study, job.host.name))
-        elif code in PRUNE_RATIO and job.work.is_verification:
+            self._finish(job, self._callbacks.row(job.work.study, job.host.name))
+        elif code in FAILS_ON_EVERY_HOST and job.work.is_verification:
             why = ended.reason or f"it ended with code {code}"
             self._confirm(job, Elsewhere(job.host.name, INCONCLUSIVE, why, None, 0, 0.0))
-        elif code in PRUNE_RATIO:
-            row = self._works.rows[job.work.study]
+        elif code in FAILS_ON_EVERY_HOST:
+            row = self._queue.rows[job.work.study]
             why = ended.reason or f"it ended with code {code}"
             self._finish(job, msgspec.structs.replace(
                 row, state="failed", reason=why, exit_code=code, host=job.host.name
@@ -274,14 +282,14 @@ class Driver:
             return
         job.is_over = True
         job.until_s = self._cluster.now() + self._patience.forget_s
-        self._asked[job.hand.forget()] = job
+        self._asked[job.handle.forget()] = job
 
     def _confirm(self, job: Job, said: Elsewhere) -> None:
-        self._works.confirm(job.work, said)
+        self._queue.confirm(job.work, said)
         self._say(job, said.verdict, said.reason)
 
     def _finish(self, job: Job, row: Row) -> None:
-        self._works.finish(row)
+        self._queue.finish(row)
         self._say(job, row.state, row.reason or row.verdict)
 
     def _say(self, job: Job, state: str, reason: str) -> None:
@@ -316,7 +324,7 @@ class Driver:
     def _pass_over(self, job: Job, reason: str) -> None:
         """Leave a host alone for a while; its work is given to others."""
         self._free(job, why_away=reason)
-        self._works.later(job.work)
+        self._queue.later(job.work)
         told = f"passed over for {self._patience.away_s:.0f} s: {reason}"
         self._listen(HostSeen(job.host.name, job.host.kind, told))
 
@@ -330,7 +338,7 @@ class Driver:
     def _go_elsewhere(self, job: Job, reason: str, *, stays: bool = False) -> None:
         """Have something done elsewhere; stays: whether its host may go on with something else."""
         self._free(job, why_away="" if stays else reason)
-        if self._works.elsewhere(job.work, f"{job.host.name}: {reason}"):
+        if self._queue.elsewhere(job.work, f"{job.host.name}: {reason}"):
             self._say(job, "interrupted", reason)
         else:
             self._say(job, "given up", reason)
@@ -340,7 +348,7 @@ class Driver:
 
         why_away: why its host is skipped for a while, if it is.
         """
-        job.hand.dismiss()
+        job.handle.dismiss()
         if why_away:
             job.host.was_away = why_away
             job.host.away_until_s = self._cluster.now() + self._patience.away_s

@@ -7,14 +7,14 @@ from typing import Protocol
 import msgspec
 
 from tuner.fleet.cluster import HostHandle
+from tuner.fleet.job_queue import Work
 from tuner.fleet.orders import Order
 from tuner.fleet.roster import Host
-from tuner.fleet.works import Work
 from tuner.record.index import Elsewhere, Row
 
 STOPPED = 130
 """The exit code of an order that was asked to stop: its host is not at fault."""
-PRUNE_RATIO = (2, 3)
+FAILS_ON_EVERY_HOST = (2, 3)
 """Exit codes that another host of the kind would return too."""
 
 
@@ -53,7 +53,7 @@ class Job(msgspec.Struct):
 
     work: Work
     host: Host
-    hand: HostHandle
+    handle: HostHandle
     until_s: float
     """When it is given up."""
     acknowledged: int = 0

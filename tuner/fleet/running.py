@@ -19,13 +19,13 @@ from tuner.fleet.claims import Claims
 from tuner.fleet.cluster import Cluster
 from tuner.fleet.copies import Copies
 from tuner.fleet.driver import Driver
+from tuner.fleet.job_queue import JobQueue, Work
 from tuner.fleet.jobs import USUAL, Patience
 from tuner.fleet.mirror import Piece, archive
 from tuner.fleet.orders import Order, Tune, Verify
 from tuner.fleet.roster import Roster
 from tuner.fleet.storage import Database
-from tuner.fleet.wishes import StudySpec, as_everywhere, files_of, versions_of, wishes_of
-from tuner.fleet.works import JobQueue, Work
+from tuner.fleet.study_specs import StudySpec, as_everywhere, files_of, specs_of, versions_of
 from tuner.frameworks import FRAMEWORKS
 from tuner.output.fleet import write_fleet
 from tuner.record.events import Listener
@@ -54,50 +54,50 @@ def folder_of(request: Request) -> Path:
     return request.out or Path("reports") / "fleet"
 
 
-class FleetHousehold:
+class StudyCallbacks:
     """The subject of a driver's work, and its display (fleet/jobs.py)."""
 
     def __init__(
         self,
         board: Board,
-        works: JobQueue,
+        queue: JobQueue,
         roster: Roster,
         folder: Path,
         request: Request,
-        wishes: Sequence[StudySpec],
+        specs: Sequence[StudySpec],
         copies: Copies | None,
     ) -> None:
-        self._board, self._works, self._roster = board, works, roster
+        self._board, self._queue, self._roster = board, queue, roster
         self._folder, self._request = folder, request
-        self._wishes = {(wish.shown, wish.framework): wish for wish in wishes}
+        self._specs = {(spec.shown, spec.framework): spec for spec in specs}
         self._copies = copies
-        virtual = all(FRAMEWORKS[wish.framework].is_virtual for wish in wishes)
+        virtual = all(FRAMEWORKS[spec.framework].is_virtual for spec in specs)
         self._most_foreign = 1.0 if virtual else _MOST_FOREIGN
         self._written: Index | None = None
         self._next_s = 0.0
 
     def order(self, work: Work) -> Order:
         """Return the order for a host."""
-        row, folder = self._works.rows[work.study], self._folder / work.study
-        wish = self._wishes[row.model, row.framework]
+        row, folder = self._queue.rows[work.study], self._folder / work.study
+        spec = self._specs[row.model, row.framework]
         job: Tune | Verify
         if work.is_verification:
             least_s, most_s = _VERIFY_S
             seconds = min(most_s, max(least_s, self._request.budget_s / 2))
-            model = wish.model if wish.path else None
+            model = spec.model if spec.path else None
             job = Verify(seconds, model, self._request.allows_pickle)
             pieces = [Piece(p.name, 0, p.read_bytes()) for p in folder.glob("*.toml")]
         else:
             job = Tune(msgspec.structs.replace(
-                self._request, model=wish.model, frameworks=(row.framework,),
-                together=tuple({wish.framework: None for wish in self._wishes.values()}),
+                self._request, model=spec.model, frameworks=(row.framework,),
+                together=tuple({spec.framework: None for spec in self._specs.values()}),
             ))  # fmt: skip
             pieces = archive(folder)
         return Order(self._board.name, work.study, job, pieces, self._most_foreign)
 
     def row(self, study: str, host: str) -> Row:
         """Return the row of a finished study with its result."""
-        row = msgspec.structs.replace(self._works.rows[study], host=host, reason="", exit_code=0)
+        row = msgspec.structs.replace(self._queue.rows[study], host=host, reason="", exit_code=0)
         try:
             result = read_result(self._folder / study / "result.json")
         except UsageError as error:
@@ -119,14 +119,14 @@ class FleetHousehold:
             took_s = time.monotonic() - now_s
             self._next_s = now_s + took_s / _SHARE_OF_TIME
         if self._copies is not None:
-            self._copies.copy_one(self._works.rows.values())
+            self._copies.copy_one(self._queue.rows.values())
 
     def write(self) -> None:
         """Write the index, if anything in it has changed."""
         with self._board.held():  # another driver writes it, too
-            self._works.hear()
-            kinds = list(self._works.kinds.values())
-            rows, faults = self._works.index_rows(), self._roster.faults()
+            self._queue.hear()
+            kinds = list(self._queue.kinds.values())
+            rows, faults = self._queue.index_rows(), self._roster.faults()
             request = self._request
             index = Index(rows, request.command, request.budget_s, kinds, faults)
             if index != self._written:
@@ -159,31 +159,31 @@ def tune_fleet(
             f"{folder} holds studies of this host alone (--models): name another folder with --out"
         )
     request = as_everywhere(request)
-    wishes = wishes_of(wanted, request, listen)
+    specs = specs_of(wanted, request, listen)
     with ExitStack() as stack:  # what is opened last is closed first
         database = None if storage is None else stack.enter_context(closing(Database(storage)))
         cluster = stack.enter_context(closing(connect()))
         board = stack.enter_context(closing(Board(folder)))
         claims = stack.enter_context(closing(Claims(folder)))
-        roster = Roster(versions_of(wishes))
-        works = JobQueue(board, claims, folder, lambda k: [w.row(k) for w in wishes], n_elsewhere)
-        works.hear()
+        roster = Roster(versions_of(specs))
+        queue = JobQueue(board, claims, folder, lambda k: [w.row(k) for w in specs], n_elsewhere)
+        queue.hear()
         copies = None
         if database is not None:
             copies = Copies(database, claims, board.name, folder, listen)
-        household = FleetHousehold(board, works, roster, folder, request, wishes, copies)
-        stack.callback(household.write)
-        files = files_of(wishes, request)
-        Driver(cluster, roster, works, household, folder, files, request.budget_s, listen,
+        callbacks = StudyCallbacks(board, queue, roster, folder, request, specs, copies)
+        stack.callback(callbacks.write)
+        files = files_of(specs, request)
+        Driver(cluster, roster, queue, callbacks, folder, files, request.budget_s, listen,
                patience).run()  # fmt: skip
         if copies is not None:
-            copies.finish(works.rows.values())
-    return _rows_of(works, roster)
+            copies.finish(queue.rows.values())
+    return _rows_of(queue, roster)
 
 
-def _rows_of(works: JobQueue, roster: Roster) -> list[Row]:
+def _rows_of(queue: JobQueue, roster: Roster) -> list[Row]:
     """Return the requested rows; raises NothingMeasured if none has a result."""
-    rows = [row for row in works.index_rows() if row.folder in works.rows]
+    rows = [row for row in queue.index_rows() if row.folder in queue.rows]
     if not rows:
         faults = "; ".join(f"{name}: {why}" for name, why in roster.faults().items())
         raise NothingMeasured(f"no host of the cluster is fit: {faults or 'there is none'}")

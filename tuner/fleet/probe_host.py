@@ -1,6 +1,6 @@
 """The process on a host that describes the host.
 
-    python -P -m tuner.fleet.looking FILE...
+    python -P -m tuner.fleet.probe_host FILE...
 
 It prints a Seen (fleet/orders.py). It is a separate process because a process that Ray starts sees
 a host's cards only if it was given one, and has Ray's variables.

@@ -16,9 +16,9 @@ from tuner.record.index import INCONCLUSIVE, Elsewhere, Kind, Row, result_of
 
 MOST_ATTEMPTS = 5
 """Hosts that may vanish, or fail by themselves, under one study in one run."""
-_ASKED_AGAIN = 1
+_MORE_HOSTS_IF_INCONCLUSIVE = 1
 """Further hosts that are asked if one could not decide."""
-_LOOK_AGAIN_S = 5.0
+_POLL_S = 5.0
 """Before something is looked for again: work for a host that found none, or others' claims."""
 
 
@@ -137,7 +137,7 @@ class JobQueue:
             return False
         n_decided = sum(each.verdict != INCONCLUSIVE for each in row.elsewhere)
         n_open = len(row.elsewhere) - n_decided
-        if n_decided >= self._n_wanted(row) or n_open > _ASKED_AGAIN:
+        if n_decided >= self._n_wanted(row) or n_open > _MORE_HOSTS_IF_INCONCLUSIVE:
             return False
         asked = {row.host, *(each.host for each in row.elsewhere)}
         return any(host not in asked for host in self._hosts[row.kind])
@@ -193,7 +193,7 @@ class JobQueue:
                 continue
             if (work := self._first_of(name, host, now_s, there)) is not None:
                 return work
-            self._nothing[name, host] = (self._n_queued[name], now_s + _LOOK_AGAIN_S)
+            self._nothing[name, host] = (self._n_queued[name], now_s + _POLL_S)
         return None
 
     def _first_of(self, name: _Queue, host: str, now_s: float, there: Set[str]) -> Work | None:
@@ -215,7 +215,7 @@ class JobQueue:
     def are_others_at_work(self, now_s: float) -> bool:
         """Tell whether another driver has just claimed what is still to be done."""
         if now_s >= self._look_at_claims_s:
-            self._look_at_claims_s = now_s + _LOOK_AGAIN_S
+            self._look_at_claims_s = now_s + _POLL_S
             studies = (work.study for work in self.left())
             self._are_others_at_work = any(map(self._claims.is_anothers, studies))
         return self._are_others_at_work

@@ -1,6 +1,6 @@
 """The process on a host that carries out an order: a study, or a verification.
 
-    python -P -m tuner.fleet.carry_out ORDER FOLDER
+    python -P -m tuner.fleet.run_study ORDER FOLDER
 
 ORDER: a file with a Tune or a Verify (fleet/orders.py); FOLDER: of the study. It ends as the
 command would, with its exit codes; its error is the last line that it prints.

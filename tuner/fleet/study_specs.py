@@ -47,7 +47,7 @@ class StudySpec(msgspec.Struct, frozen=True):
         return Row(self.shown, self.framework, folder=folder, kind=kind, options=self.options)
 
 
-def wishes_of(wanted: str, request: Request, listen: Listener) -> list[StudySpec]:
+def specs_of(wanted: str, request: Request, listen: Listener) -> list[StudySpec]:
     """Return the requested studies; builds no model. Raises UsageError for invalid options.
 
     request: the result of as_everywhere.
@@ -93,17 +93,17 @@ def as_everywhere(request: Request) -> Request:
     )
 
 
-def files_of(wishes: Iterable[StudySpec], request: Request) -> list[str]:
+def files_of(specs: Iterable[StudySpec], request: Request) -> list[str]:
     """Return the paths that every host has to have."""
     named = [request.trace, request.guidelines, *request.learn_from]
     profile = [request.hardware] if Path(request.hardware).is_file() else []
-    models = [wish.path for wish in wishes if wish.path]
+    models = [spec.path for spec in specs if spec.path]
     return sorted({*models, *profile, *(str(each) for each in named if each is not None)})
 
 
-def versions_of(wishes: Iterable[StudySpec]) -> dict[str, str]:
+def versions_of(specs: Iterable[StudySpec]) -> dict[str, str]:
     """Return the versions here that every host has to have, of other frameworks none."""
-    own = {wish.framework for wish in wishes}
+    own = {spec.framework for spec in specs}
     others = {
         name
         for key in OFFERED
