@@ -168,7 +168,7 @@ def test_what_can_be_chosen_is_named(name: str) -> None:
 
 
 def test_every_option_has_its_line(here: Here) -> None:
-    options = set(re.findall(r"--[a-z][a-z-]+", here("--help").stdout)) - {"--help"}
+    options = set(re.findall(r"--[a-z][a-z-]+", here("tune", "--help").stdout)) - {"--help"}
     told = set(re.findall(r"--[a-z][a-z-]+", TEXTS["options.md"]))
     assert options <= told
     names = set(gallery(ROOT / "search_spaces")) - {"fake"}

@@ -4,6 +4,8 @@
     recommend   predict them, without a search
     verify      measure a recommendation again
     apply       put a recommendation into force in this process (tuner/deploy/apply.py)
+    frame       finished studies as a pandas data frame
+    guidelines_frame    guidelines as one
 
 Each is imported when it is first used, so that `import tuner` is fast.
 """
@@ -15,14 +17,26 @@ import typing
 from tuner.version import __version__
 
 if typing.TYPE_CHECKING:
+    from tuner.api import frame as frame
+    from tuner.api import guidelines_frame as guidelines_frame
     from tuner.api import recommend as recommend
     from tuner.api import tune as tune
     from tuner.api import verify as verify
     from tuner.deploy.apply import apply as apply
 
-__all__ = ["__version__", "apply", "recommend", "tune", "verify"]
+__all__ = [
+    "__version__",
+    "apply",
+    "frame",
+    "guidelines_frame",
+    "recommend",
+    "tune",
+    "verify",
+]
 
 _HOMES = {
+    "frame": "tuner.api",
+    "guidelines_frame": "tuner.api",
     "tune": "tuner.api",
     "recommend": "tuner.api",
     "verify": "tuner.api",

@@ -1,4 +1,4 @@
-"""The commands as Python functions: tune, recommend and verify.
+"""The commands as Python functions: tune, recommend and verify; studies as data frames.
 
     import tuner
 
@@ -15,7 +15,7 @@ import math
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tuner.app.recommend import PATIENCE_S, Recommended, read_rules
 from tuner.app.recommend import recommend as recommend_request
@@ -31,6 +31,9 @@ from tuner.record.load import OFFLINE, SERVER
 from tuner.space.restrictions import Numerics, Restrictions
 from tuner.study.verification import Verification
 from tuner.study.verify import QUICK_S
+
+if TYPE_CHECKING:
+    import pandas
 
 _Path = str | os.PathLike[str]
 
@@ -225,6 +228,32 @@ def verify(
         None if share is None else checked_share(share),
     )
     return run_verify(request, listen or unheard)
+
+
+def frame(*places: _Path) -> pandas.DataFrame:
+    """Return finished studies as a pandas data frame: one row per study and winner class.
+
+    places: folders in or below which studies lie, or result.json files. The columns and their units
+    stand in docs/data_frames.md. Raises UsageError if a place holds no study, or if one cannot be
+    read.
+    """
+    from tuner.output.compare import find_studies
+    from tuner.record.frames import studies_frame
+
+    if not places:
+        raise UsageError('name a folder of studies: tuner.frame("reports")')
+    return studies_frame((each.name, each.result) for each in find_studies(map(Path, places)))
+
+
+def guidelines_frame(guidelines: _Path | None = None) -> pandas.DataFrame:
+    """Return guidelines as a pandas data frame: one row per rule (docs/data_frames.md).
+
+    guidelines: a guidelines.json, or its folder; by default the one that ships. Raises UsageError
+    if it is invalid.
+    """
+    from tuner.record.frames import rules_frame
+
+    return rules_frame(read_rules(_path(guidelines)))
 
 
 def _path(given: _Path | None) -> Path | None:

@@ -121,6 +121,25 @@ CASES = {
     "no result": (("report", "nowhere"), "no result in nowhere"),
     "unknown command": (("reprot", "x"), "No such command 'reprot'"),
     "unknown option": (("--modle", "fake"), "No such option: --modle"),
+    "a model for a command": (
+        ("resnet50", "--hw", "xeon"),
+        "No such command 'resnet50'; to tune a model: tune-framework --model resnet50",
+    ),
+    "an option twice": (
+        ("--model", "fake", "--model=fc"), "'--model': it is given 2 times; give it once",
+    ),
+    "an option of a command twice": (
+        ("verify", "x", "--budget", "1m", "--budget", "2m"), "'--budget': it is given 2 times",
+    ),
+    "an option before a command": (
+        ("--budget", "1m", "verify", "x"), "--budget stands before the command 'verify'",
+    ),
+    "a missing argument": (("verify",), "(tune-framework verify --help lists what there is)"),
+    "a latency without its percentile": (
+        ("--model", "fake", "--scenario", "server", "--slo", "15ms"),
+        "for a bound on 99 % of the requests write p99=15ms",
+    ),
+    "no file of options": (("--config", "no.toml"), "cannot read no.toml"),
 }  # fmt: skip
 
 

@@ -330,6 +330,11 @@ def parse_slo(text: str) -> Slo:
     """Read p99=15ms or p99.9=1.5s; raises UsageError."""
     number = r"[0-9]+(?:\.[0-9]+)?"
     found = re.fullmatch(rf"p({number})=({number})(us|ms|s)", text.strip())
+    if re.fullmatch(rf"{number}(us|ms|s)", text.strip()):
+        raise UsageError(
+            f"--slo {text!r} lacks its percentile: for a bound on 99 % of the requests write "
+            f"p99={text.strip()}"
+        )
     if found is None:
         raise UsageError(
             f"--slo {text!r} is no latency at a percentile with a unit: write p99=15ms, p95=200us "

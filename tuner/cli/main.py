@@ -17,6 +17,7 @@ from typer.exceptions import TyperException
 from typer.main import get_command
 
 from tuner.cli import subcommands
+from tuner.cli.config import given_options
 from tuner.cli.errors import KEPT, complain, complain_of_output, handled
 from tuner.cli.options import (
     AcceptCost,
@@ -25,6 +26,7 @@ from tuner.cli.options import (
     BatchDim,
     BudgetText,
     Callers,
+    Config,
     ConfirmOn,
     Designed,
     DryRun,
@@ -59,6 +61,7 @@ from tuner.cli.options import (
     TraceFile,
     Url,
 )
+from tuner.cli.parsing import RunOrCommand, StrictCommand
 from tuner.cli.streams import open_standard
 from tuner.errors import UsageError
 from tuner.frameworks import OFFERED_TITLES
@@ -74,9 +77,9 @@ _BEGAN_S = time.monotonic() - time.process_time()
 app = typer.Typer(
     name="tune-framework",
     help=f"Find the runtime settings that make a {' or '.join(OFFERED_TITLES)} model fastest on "
-    "this machine, and prove it.",
-    epilog="Example: tune-framework --model resnet50 --hw xeon --budget 20m",
-    add_completion=False,
+    "this machine.",
+    epilog="All options: tune-framework tune --help. Example: tune-framework --model resnet50",
+    cls=RunOrCommand,
     no_args_is_help=False,
     context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
@@ -90,6 +93,7 @@ def _show_version(value: bool) -> None:
 
 
 @app.callback(invoke_without_command=True)
+@app.command("tune", cls=StrictCommand)
 def run(
     context: typer.Context,
     model: Model = None,
@@ -102,6 +106,7 @@ def run(
     numerics: NumericsName = "both",
     max_memory: MaxMemory = None,
     out: Out = None,
+    config: Config = None,
     dry_run: DryRun = False,
     json: JsonLines = False,
     inputs: Inputs = None,
@@ -132,10 +137,13 @@ def run(
     confirm_on: ConfirmOn = None,
     storage: StorageUrl = None,
     version: Annotated[
-        bool, typer.Option("--version", callback=_show_version, is_eager=True)
+        bool,
+        typer.Option(
+            "--version", callback=_show_version, is_eager=True, help="Show the version and exit."
+        ),
     ] = False,
 ) -> None:
-    """Tune a model on this machine."""
+    """Tune a model: the default command."""
     if context.invoked_subcommand is not None:
         return
     with handled(if_stopped="" if dry_run else KEPT):
@@ -180,6 +188,7 @@ def run(
             seed=seed,
             dry_run=dry_run,
             as_json=json,
+            options=given_options(context),
             command=sys.argv[1:],
             testbed=context.obj,
         )
@@ -212,10 +221,17 @@ def command(arguments: Sequence[str] | None = None, testbed: Testbed | None = No
     arguments: those of this process by default. testbed: where it measures, if not on this host.
     """
     try:
-        return int(_parser()(arguments, standalone_mode=False, obj=testbed) or 0)
+        return int(_parser()(arguments, "tune-framework", standalone_mode=False, obj=testbed) or 0)
     except TyperException as error:
-        complain(f"{error.format_message()} (tune-framework --help lists what there is)")
+        complain(f"{error.format_message()} ({_help_of(error)} lists what there is)")
         return error.exit_code
+
+
+def _help_of(error: TyperException) -> str:
+    """Return the command whose help says what is allowed."""
+    context: typer.Context | None = getattr(error, "ctx", None)
+    is_root = context is None or context.parent is None
+    return f"tune-framework {'' if is_root else f'{context.info_name} '}--help"
 
 
 def main(testbed: Testbed | None = None) -> None:

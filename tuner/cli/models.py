@@ -92,7 +92,9 @@ def _print_json(made: ModelCard | list[ModelCard]) -> None:
 
 def _show_all(cards: Sequence[ModelCard]) -> None:
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
-    for name in ("model", "what", "family", "task"):
+    longest = max(len(card.name) for card in cards)
+    table.add_column("model", no_wrap=True, min_width=longest)  # however narrow the window is
+    for name in ("what", "family", "task"):
         table.add_column(name)
     for name in ("parameters", "MACs per item", "width"):
         table.add_column(name, justify="right")

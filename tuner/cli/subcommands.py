@@ -5,6 +5,7 @@ Nothing heavy is imported here: --help answers at once.
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 from typing import Annotated
 
@@ -25,8 +26,10 @@ from tuner.cli.options import (
     ServeCommand,
     Url,
 )
+from tuner.cli.parsing import StrictCommand
 
 app = typer.Typer()
+_command = functools.partial(app.command, cls=StrictCommand)
 
 Recommended = Annotated[
     Path, typer.Argument(parser=paths.path, help="A recommended*.toml, or its folder.")
@@ -34,7 +37,7 @@ Recommended = Annotated[
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
-@app.command(
+@_command(
     "run",
     context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
 )
@@ -55,14 +58,14 @@ def run_program(
         bool, typer.Option("--quiet", "-q", help="Do not report what is in force.")
     ] = False,
 ) -> None:
-    """Run a program under a recommendation's launch settings."""
+    """Run a program under a recommendation's settings."""
     with handled(unforeseen=125):
         from tuner.cli import run
 
         run.main(recommended, command or [], model=model, framework=framework, quiet=quiet)
 
 
-@app.command()
+@_command()
 def hardware(json: AsJson = False) -> None:
     """Show the machine and what it allows."""
     with handled():
@@ -71,7 +74,7 @@ def hardware(json: AsJson = False) -> None:
         hardware.main(as_json=json)
 
 
-@app.command(name="models")
+@_command(name="models")
 def list_models(
     name: Annotated[str | None, typer.Argument(help="A model, to show it in full.")] = None,
     task: Annotated[str | None, typer.Option(help="Only models whose task contains this.")] = None,
@@ -82,7 +85,7 @@ def list_models(
     sort: Annotated[str, typer.Option(help="name, parameters or macs (largest first).")] = "name",
     json: AsJson = False,
 ) -> None:
-    """List the built-in models; with a name, tell one in full."""
+    """List the built-in models, or show one of them."""
     with handled():
         from tuner.cli import models
 
@@ -90,19 +93,19 @@ def list_models(
         models.main(name, wanted, sort, as_json=json)
 
 
-@app.command()
+@_command()
 def spaces(
     name: Annotated[str | None, typer.Argument(help="A profile, or a TOML file.")] = None,
     json: AsJson = False,
 ) -> None:
-    """List the hardware profiles; with a name, show its knobs and baselines."""
+    """List the hardware profiles, or show the settings of one."""
     with handled():
         from tuner.cli import spaces
 
         spaces.main(name, as_json=json)
 
 
-@app.command()
+@_command()
 def report(
     folder: Annotated[Path, typer.Argument(parser=paths.path, help="The folder of a study.")],
     json: AsJson = False,
@@ -114,22 +117,37 @@ def report(
         report.main(folder, as_json=json)
 
 
-@app.command()
+@_command()
 def compare(
     studies: Annotated[list[Path], typer.Argument(parser=paths.path, help="Folders with studies.")],
     out: Annotated[
         Path | None, typer.Option(parser=paths.file, help="HTML file to write too.")
     ] = None,
+    csv: Annotated[
+        Path | None,
+        typer.Option(parser=paths.file, help="CSV file to write: a row per study and class."),
+    ] = None,
+    parquet: Annotated[
+        Path | None, typer.Option(parser=paths.file, help="Parquet file to write, with the same.")
+    ] = None,
+    fail_if: Annotated[
+        str | None,
+        typer.Option(
+            metavar="slower:5%",
+            help="Exit with 4 if the later of two studies of a workload is surely slower by more "
+            "than this, with 5 if that is not decided.",
+        ),
+    ] = None,
     json: AsJson = False,
 ) -> None:
-    """Put finished studies side by side: models, frameworks, hosts, versions."""
+    """Compare finished studies."""
     with handled():
         from tuner.cli import compare
 
-        compare.main(studies, out, as_json=json)
+        compare.main(studies, out, csv, parquet, fail_if, as_json=json)
 
 
-@app.command()
+@_command()
 def verify(
     context: typer.Context,
     recommended: Recommended,
@@ -168,7 +186,10 @@ def verify(
     ] = None,
     json: AsJson = False,
 ) -> None:
-    """Prove a recommendation again on this host: exit code 0, 4 (not so) or 5 (not decided)."""
+    """Measure a recommendation again on this host.
+
+    The exit code is 0 if it is confirmed, 4 if it is refuted, 5 if it is not decided.
+    """
     with handled(if_stopped="nothing is kept of it: the same command begins anew"):
         from tuner.cli import verify
 
@@ -187,7 +208,7 @@ def verify(
         )
 
 
-@app.command()
+@_command()
 def export(
     recommended: Recommended,
     to: Annotated[
@@ -203,28 +224,28 @@ def export(
         list[str] | None, typer.Argument(metavar="-- CMD...", help="The program, if any.")
     ] = None,
 ) -> None:
-    """Write a recommendation as a Dockerfile's lines, a manifest, a unit or the like."""
+    """Write a recommendation for Docker, Kubernetes, systemd, ..."""
     with handled():
         from tuner.cli import export
 
         export.main(recommended, to, out, command or [])
 
 
-@app.command()
+@_command()
 def doctor(
     out: Annotated[
         Path, typer.Option(parser=paths.path, help="Where studies would be written.")
     ] = Path("reports"),
     json: AsJson = False,
 ) -> None:
-    """List what makes measurements unreliable here, with the command that fixes each."""
+    """List what disturbs measurements here, and how to fix it."""
     with handled():
         from tuner.cli import doctor
 
         doctor.main(out, as_json=json)
 
 
-@app.command()
+@_command()
 def guidelines(
     studies: Annotated[
         list[Path],
@@ -235,14 +256,14 @@ def guidelines(
     ] = Path("reports/guidelines"),
     json: AsJson = False,
 ) -> None:
-    """Distil many studies into rules: the effect of each setting, and on which models."""
+    """Distil many studies into rules, each with its effect."""
     with handled():
         from tuner.cli import guidelines
 
         guidelines.main(studies, out, as_json=json)
 
 
-@app.command()
+@_command()
 def recommend(
     model: Annotated[str, typer.Option(help="As for tuning: a built-in model, or yours.")],
     hw: Hw = "auto",
@@ -261,7 +282,7 @@ def recommend(
     ] = None,
     json: AsJson = False,
 ) -> None:
-    """Say what to set with no search at all, by guidelines distilled from other models."""
+    """Predict the settings of a model, without measuring."""
     with handled(if_stopped="nothing is kept of it: the same command begins anew"):
         from tuner.cli import recommend
 
@@ -280,7 +301,7 @@ def recommend(
         )
 
 
-@app.command()
+@_command()
 def lint(
     file: Annotated[
         Path,
@@ -306,7 +327,7 @@ def lint(
     memory: Annotated[str | None, typer.Option(help="Memory of the target: 4G.")] = None,
     json: AsJson = False,
 ) -> None:
-    """Say what of a launch file is ineffective, contradictory or missing; executes nothing."""
+    """Check the settings of a launch file, without running it."""
     with handled():
         from tuner.cli import lint
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import shlex
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import typer
 from rich.console import Console
@@ -24,6 +24,7 @@ from tuner.app.request import (
 from tuner.app.tune import tune
 from tuner.app.tune_many import folder_of, rows_of, tune_several
 from tuner.cli import dry_run as dry_run_view
+from tuner.cli.config import write_config
 from tuner.cli.errors import complain
 from tuner.cli.json_lines import write_line
 from tuner.cli.paths import is_utf8
@@ -34,7 +35,7 @@ from tuner.errors import UsageError
 from tuner.host.identity import probe
 from tuner.host.secrets import redacted, stated
 from tuner.launchers.testbed import THIS_HOST, Testbed
-from tuner.record.events import Event
+from tuner.record.events import Event, StudyBegins
 from tuner.record.load import OFFLINE, SERVER
 from tuner.space.restrictions import Numerics, parse_restrictions
 
@@ -81,10 +82,14 @@ def main(
     seed: int,
     dry_run: bool,
     as_json: bool,
+    options: Mapping[str, Any],
     command: list[str],
     testbed: Testbed | None = None,
 ) -> None:
-    """Read the request; then print the plan, or carry it out. testbed: this host if None."""
+    """Read the request; then print the plan, or carry it out.
+
+    options: those that are not defaults, to be kept with the study. testbed: this host if None.
+    """
     testbed = testbed or THIS_HOST
     if unreadable := next((each for each in command if not is_utf8(each)), None):
         raise UsageError(f"{unreadable!r} is not UTF-8: no file of a study could hold it")
@@ -139,14 +144,14 @@ def main(
         dry_run_view.show_several(rows_of(models, request, listen, testbed), all_s, as_json=as_json)
     elif models is not None:
         all_s = None if budget is None else request.budget_s
-        _tune_several(models, request, all_s, testbed, as_json=as_json)
+        _tune_several(models, request, all_s, options, testbed, as_json=as_json)
     elif dry_run:
         host = probe()
         listen = plain(Console(file=sys.stderr, highlight=False))
         plans = plan(request, host, listen, testbed=testbed)
         dry_run_view.show(plans, host, request.budget_s, as_json=as_json)
     else:
-        _tune(request, testbed, as_json=as_json)
+        _tune(request, options, testbed, as_json=as_json)
 
 
 def _checked(text: str, parse: Callable[[str], object]) -> str:
@@ -155,11 +160,13 @@ def _checked(text: str, parse: Callable[[str], object]) -> str:
     return text.strip()
 
 
-def _tune(request: Request, testbed: Testbed, *, as_json: bool) -> None:
+def _tune(request: Request, options: Mapping[str, Any], testbed: Testbed, *, as_json: bool) -> None:
     """Tune, tell how it goes and what came of it; exits with the worst code of its frameworks."""
     with progress(quiet=as_json) as show_progress:
 
         def listen(event: Event) -> None:
+            if isinstance(event, StudyBegins):
+                write_config(Path(event.folder), options)
             show_progress(event)
             if as_json:
                 write_line(event)
@@ -179,12 +186,20 @@ def _tune(request: Request, testbed: Testbed, *, as_json: bool) -> None:
 
 
 def _tune_several(
-    wanted: str, request: Request, budget_s: float | None, testbed: Testbed, *, as_json: bool
+    wanted: str,
+    request: Request,
+    budget_s: float | None,
+    options: Mapping[str, Any],
+    testbed: Testbed,
+    *,
+    as_json: bool,
 ) -> None:
     """Tune models one after another and say where their index is; exits with their worst code."""
     with progress(quiet=as_json) as show_progress:
 
         def listen(event: Event) -> None:
+            if isinstance(event, StudyBegins):
+                write_config(folder_of(request), options)
             show_progress(event)
             if as_json:
                 write_line(event)

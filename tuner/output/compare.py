@@ -70,6 +70,7 @@ class Change(msgspec.Struct, frozen=True):
     """Whether the same model became slower on the same hardware, by an interval without 1."""
     is_within_fleet: bool = False
     """Whether they are of two hosts of one fleet, neither of which replaces the other."""
+    is_same_hardware: bool = True
 
     @property
     def title(self) -> str:
@@ -185,7 +186,8 @@ def _change(before: StudyFound, after: StudyFound) -> Change:
     else:
         shifts.append(_shift("speedup", a.speedup, b.speedup, ("larger", "smaller")))
     is_within_fleet = _are_beside_each_other(before, after)
-    is_same = _hardware(a) == _hardware(b) and not _differing_models(a, b) and not is_within_fleet
+    is_same_hardware = _hardware(a) == _hardware(b)
+    is_same = is_same_hardware and not _differing_models(a, b) and not is_within_fleet
     return Change(
         before.name,
         after.name,
@@ -199,6 +201,7 @@ def _change(before: StudyFound, after: StudyFound) -> Change:
         shifts,
         is_same and any(shift.direction == "slower" for shift in shifts),
         is_within_fleet,
+        is_same_hardware,
     )
 
 

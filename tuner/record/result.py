@@ -5,7 +5,7 @@ Ratios above 1 are better. Every interval names its confidence. Rates are items 
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
@@ -31,6 +31,9 @@ from tuner.record.study_stats import (
 )
 from tuner.record.winner_class import WinnerClass
 from tuner.record.workload import CPU
+
+if TYPE_CHECKING:
+    import pandas
 
 SCHEMA_VERSION = 2
 READABLE_VERSIONS = (1, 2)
@@ -356,3 +359,15 @@ class Result(msgspec.Struct, frozen=True):
     def load_in_words(self) -> str:
         """Say how work arrives."""
         return in_words(self.scenario, self.callers)
+
+    def trials_frame(self) -> pandas.DataFrame:
+        """Return a pandas data frame of the trials, one row each (docs/data_frames.md)."""
+        from tuner.record.frames import trials_frame
+
+        return trials_frame(self)
+
+    def rounds_frame(self) -> pandas.DataFrame:
+        """Return a pandas data frame of the confirmation, a row per round and configuration."""
+        from tuner.record.frames import rounds_frame
+
+        return rounds_frame(self)

@@ -9,9 +9,12 @@ from pathlib import Path
 from tuner.record.integrity import JOURNAL, LAUNCHES
 from tuner.record.store import Store
 
+OPTIONS = "tune.toml"
+"""The file with the options of a run."""
 _FOLDERS = (LAUNCHES, "compiled")
 _FILES = (
     JOURNAL,
+    OPTIONS,
     "reference.npz",
     "reference.tmp",
     "reference.weights",

@@ -31,7 +31,7 @@ from typing import Any
 
 import msgspec
 
-from tuner.errors import UsageError
+from tuner.errors import UnknownName, UsageError
 from tuner.frameworks import FRAMEWORKS
 from tuner.record.configuration import Value
 from tuner.record.workload import VARIANT, ModelRef
@@ -68,7 +68,13 @@ class PythonFile:
         self.accuracy: Accuracy | None = accuracy if is_model_file and callable(accuracy) else None
         self.variants = self._stated_variants() if is_model_file else ()
         if ref.function and not callable(getattr(self._module, ref.function, None)):
-            raise UsageError(f"{ref.path} has no function {ref.function}")
+            own = [
+                name
+                for name, each in vars(self._module).items()
+                if callable(each) and getattr(each, "__module__", "") == self._module.__name__
+            ]
+            listing = f"there are {', '.join(own)}" if own else "there is none"
+            raise UnknownName(f"function of {ref.path}", ref.function, own, listing)
         self._check_parameters()
 
     def _functions(self) -> dict[str, Callable[..., Any]]:

@@ -1,0 +1,86 @@
+"""Options from a TOML file, the help, and what the shell completes."""
+
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from tests.command import Here, run
+
+OPTIONS = """
+model = "fake@seed=2,noise=0.003"
+hw = "fake"
+budget = "20s"
+seed = 3
+set = ["env.FAKE_THREADS=1,2"]
+max_memory = "4G"
+"""
+
+
+def test_a_study_keeps_its_options_and_they_begin_it_again(tmp_path: Path) -> None:
+    (tmp_path / "mine.toml").write_text(OPTIONS)
+    arguments = ("--config", "mine.toml", "--budget", "30s", "--out", "study")
+    done = run(*arguments, cwd=tmp_path, is_made_up=True)
+    assert done.returncode == 0, done.stderr
+    kept = tomllib.loads((tmp_path / "study" / "tune.toml").read_text())
+    assert kept == {
+        "model": "fake@seed=2,noise=0.003",
+        "hw": "fake",
+        "budget": "30s",  # the command line's
+        "seed": 3,
+        "set": ["env.FAKE_THREADS=1,2"],
+        "max-memory": "4G",
+        "out": "study",
+    }
+    n_launches = len(list((tmp_path / "study" / "launches").iterdir()))
+    again = run("tune", "--config", "study/tune.toml", cwd=tmp_path, is_made_up=True)
+    assert again.returncode == 0, again.stderr
+    assert len(list((tmp_path / "study" / "launches").iterdir())) == n_launches
+
+
+@pytest.mark.parametrize(
+    ("written", "said"),
+    [
+        ('modle = "fake"', "no option 'modle'; did you mean model?"),
+        ("set = 3", "set = 3: write a list of texts"),
+        ("set = [3]", "set = [3]: write a list of texts"),
+        ('dry-run = "yes"', "dry-run = 'yes': write true or false"),
+        ("budget = [1]", "budget = [1]: write one text or one number"),
+        ('seed = "x"', "'--seed'"),
+        ("model =", "is not TOML: Invalid value (at line 1"),
+        ('version = "1"', "no option 'version'"),
+    ],
+)
+def test_a_file_that_is_wrong_is_refused(
+    here: Here, tmp_path: Path, written: str, said: str
+) -> None:
+    (tmp_path / "mine.toml").write_text(written)
+    done = here("--config", "mine.toml")
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_the_command_line_replaces_what_excludes_it(here: Here, tmp_path: Path) -> None:
+    (tmp_path / "mine.toml").write_text('model = "fake"\nspace = "no.toml"\nbudget = "20s"')
+    done = here("--config", "mine.toml", "--hw", "fake", "--extend", "1m", "--out", "nowhere")
+    assert "--extend continues a study, and there is none in nowhere" in done.stderr
+
+
+def test_the_first_help_fits_a_screen_and_names_the_whole(here: Here) -> None:
+    short = here("--help").stdout
+    assert len(short.splitlines()) <= 60
+    assert "--accept-cost" not in short
+    assert "tune-framework tune --help" in short
+    assert "--accept-cost" in here("tune", "--help").stdout
+
+
+@pytest.mark.parametrize(("typed", "completed"), [("--mo", "--model"), ("ver", "verify")])
+def test_a_shell_completes_options_and_commands(tmp_path: Path, typed: str, completed: str) -> None:
+    asked = {
+        "_TUNE_FRAMEWORK_COMPLETE": "complete_bash",
+        "COMP_WORDS": f"tune-framework {typed}",
+        "COMP_CWORD": "1",
+    }
+    done = run(cwd=tmp_path, environment=asked)
+    assert done.stdout.split() == [completed]

@@ -1,0 +1,110 @@
+"""Options of a run in a TOML file: `--config`, and the `tune.toml` in a study's folder."""
+
+from __future__ import annotations
+
+import difflib
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import tomli_w
+import typer
+from typer.core import TyperOption
+
+from tuner.cli.parsing import options_given
+from tuner.host.secrets import redacted
+from tuner.record.files import write_whole
+from tuner.record.withdrawal import OPTIONS
+
+_EXCLUDE_EACH_OTHER = (
+    frozenset({"model", "models", "command", "serve"}),
+    frozenset({"hw", "space"}),
+    frozenset({"budget", "extend"}),
+)
+"""One of these on the command line replaces the others of a file."""
+_HEADER = "# The options of this study. Use them again: tune-framework --config {name}\n\n"
+
+
+def load_config(context: typer.Context, path: Path | None) -> Path | None:
+    """Take the values of a file as the defaults of this command's options.
+
+    Raises typer.BadParameter, with the file, for an unknown option or a value of another type.
+    """
+    if path is not None and not context.resilient_parsing:
+        given = set(options_given(context))
+        replaced = {
+            name for group in _EXCLUDE_EACH_OTHER if group & given for name in group - given
+        }
+        values = _read(path, _options(context))
+        context.default_map = {k: v for k, v in values.items() if k not in replaced}
+    return path
+
+
+def given_options(context: typer.Context) -> dict[str, Any]:
+    """Return the options of this run that are not defaults, by name, as TOML can hold them."""
+    found: dict[str, Any] = {}
+    for name, option in _options(context).items():
+        source = context.get_parameter_source(option.name)
+        if source is None or source.name not in ("COMMANDLINE", "DEFAULT_MAP"):
+            continue
+        value = context.params[option.name]
+        if isinstance(value, (list, tuple)):
+            found[name] = [redacted(str(each)) for each in value]
+        else:
+            is_plain = isinstance(value, (bool, int, float))
+            found[name] = value if is_plain else redacted(str(value))
+    return found
+
+
+def write_config(folder: Path, options: Mapping[str, Any]) -> None:
+    """Write options into the folder of a study; raises StorageFailed."""
+    path = folder / OPTIONS
+    write_whole(path, _HEADER.format(name=path.name) + tomli_w.dumps(options))
+
+
+def _options(context: typer.Context) -> dict[str, TyperOption]:
+    """Return the options of a run by their names without dashes."""
+    return {
+        option.opts[0].lstrip("-"): option
+        for option in context.command.params
+        if isinstance(option, TyperOption) and not option.is_eager
+    }
+
+
+def _read(path: Path, options: Mapping[str, TyperOption]) -> dict[str, Any]:
+    """Return a file's values by the names of their parameters."""
+    try:
+        table = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise typer.BadParameter(f"cannot read {path}: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise typer.BadParameter(f"{path} is not TOML: {error}") from error
+    found = {}
+    for key, value in table.items():
+        name = key.replace("_", "-")
+        if name not in options:
+            close = difflib.get_close_matches(name, options, n=1)
+            guess = f"did you mean {close[0]}? " if close else ""
+            raise typer.BadParameter(
+                f"{path}: there is no option {key!r}; {guess}"
+                "tune-framework tune --help lists them, here without dashes"
+            )
+        found[options[name].name] = _value(f"{path}: {key} = {value!r}", value, options[name])
+    return found
+
+
+def _value(shown: str, value: Any, option: TyperOption) -> Any:
+    """Return a value as the command line would give it."""
+    if option.is_flag:
+        if not isinstance(value, bool):
+            raise typer.BadParameter(f"{shown}: write true or false")
+        return value
+    if option.multiple:
+        values = value if isinstance(value, list) else [value]
+        if not all(isinstance(each, str) for each in values):
+            raise typer.BadParameter(f'{shown}: write a list of texts: ["...", "..."]')
+        return values
+    if isinstance(value, bool) or not isinstance(value, (str, int, float)):
+        raise typer.BadParameter(f"{shown}: write one text or one number")
+    return str(value)
