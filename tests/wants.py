@@ -7,6 +7,7 @@ want of each thing, and with the commands that bring what is missing.
 import functools
 import os
 import shutil
+import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable
@@ -56,6 +57,13 @@ def _has_bf16() -> bool:
 def _has_bf16_products() -> bool:
     """Tell whether oneDNN multiplies numbers of 32 bits in bf16 here."""
     return bool({"amx_bf16", "bf16"} & set(host().processor.isa))
+
+
+def _has_docker() -> bool:
+    """Tell whether there is a daemon, and not only its client."""
+    if shutil.which("docker") is None:
+        return False
+    return subprocess.run(["docker", "info"], capture_output=True, check=False).returncode == 0
 
 
 def _only_tried() -> bool:
@@ -110,6 +118,7 @@ WANTS = {
     "a C++ compiler": Want(lambda: find_cxx() is not None, apt="g++"),
     "a static C library": Want(_only_tried, apt="gcc libc6-dev"),
     "Debian's Python": Want(Path(DEBIANS_PYTHON).exists, apt=Path(DEBIANS_PYTHON).name),
+    "docker": Want(_has_docker, apt="docker.io"),
     "systemd": _program("systemd-analyze", "systemd"),
     "iproute2": _program("ip", "iproute2"),
     "postgresql": Want(_only_tried, apt="postgresql"),
