@@ -1,5 +1,6 @@
 """What README.md and docs/ show is so: commands run, options exist, links lead somewhere."""
 
+import json
 import os
 import re
 import shlex
@@ -51,6 +52,23 @@ def test_the_app_of_the_docs_answers_alike_in_every_process(tmp_path: Path) -> N
         for _ in range(2)
     )
     assert first == again and len(first.split(",")) == 8
+
+
+def test_the_notebook_runs_and_plots(tmp_path: Path) -> None:
+    cells = json.loads((ROOT / "docs/data_frames.ipynb").read_text())["cells"]
+    code = "\n".join("".join(each["source"]) for each in cells if each["cell_type"] == "code")
+    (tmp_path / "reports").symlink_to(ROOT / "reports")
+    done = subprocess.run(
+        [sys.executable, "-P", "-W", "error", "-c", code],
+        cwd=tmp_path,
+        env={**os.environ, "MPLBACKEND": "Agg"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    for name in ("speedups", "trials", "rounds"):
+        assert (tmp_path / f"{name}.png").stat().st_size > 5000
 
 
 @pytest.mark.parametrize("name", TEXTS)

@@ -69,7 +69,7 @@ def test_the_image_is_described_as_this_project_is() -> None:
     assert described.baseimage == "python:3.11-slim"
     extras = described.args["FRAMEWORKS"].split(",")
     assert set(extras) <= set(project["optional-dependencies"])
-    (users,) = ([e["value"] for e in described.structure if e["instruction"] == "USER"],)
+    users = [e["value"] for e in described.structure if e["instruction"] == "USER"]
     assert users and users[-1] != "root"
     ends = {e["instruction"]: json.loads(e["value"]) for e in described.structure[-2:]}
     assert ends["ENTRYPOINT"] == [next(iter(project["scripts"]))]
