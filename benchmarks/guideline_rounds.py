@@ -300,11 +300,18 @@ def read_pairs(folder: Path) -> list[Pair]:
     for path in sorted(folder.glob("*/arms.json")):
         model, _, framework = path.parent.name.rpartition("-")
         named = read_arms(path).arms
-        arms = {name: Configuration.of(settings) for name, settings in named.items()}
+        arms = {_present(name): Configuration.of(settings) for name, settings in named.items()}
         measured = list(dict.fromkeys(arms.values()))
         rounds: list[Round] = list(read_rounds(path.with_name("rounds.jsonl"), measured))
         found.append(Pair(model, framework, arms, rounds))
     return found
+
+
+def _present(name: str) -> str:
+    """Return an arm's name with the present name of its class: "guideline same" of older rounds."""
+    what, _, last = name.rpartition(" ")
+    former = {each.former_name: each for each in WinnerClass}
+    return f"{what} {former[last]}" if what in (GUIDELINE, KNOWN) and last in former else name
 
 
 def tell_pair(pair: Pair) -> None:

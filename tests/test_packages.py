@@ -37,14 +37,14 @@ def test_a_package_tunes_from_an_empty_environment(
     """Its dependencies are those of this environment: what is tested is what the package holds."""
     (package,) = built.glob(pattern)
     subprocess.run([sys.executable, "-m", "venv", tmp_path / "env"], check=True)
-    python = tmp_path / "env/bin/python"
-    install = [python, "-m", "pip", "install", "--quiet", "--no-deps", package]
+    python = str(tmp_path / "env/bin/python")
+    install = [python, "-m", "pip", "install", "--quiet", "--no-deps", str(package)]
     subprocess.run(install, check=True)
     asked = [python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"]
     own = Path(subprocess.run(asked, capture_output=True, text=True, check=True).stdout.strip())
     # a path in a .pth does not bring the editable install that is there
     (own / "dependencies.pth").write_text(sysconfig.get_path("purelib"))
-    tune = [tmp_path / "env/bin/tune-framework", "--model", "fake", "--hw", "fake"]
+    tune = [str(tmp_path / "env/bin/tune-framework"), "--model", "fake", "--hw", "fake"]
     done = subprocess.run(
         [*tune, "--budget", "20s", "--out", "study"],
         cwd=tmp_path,
@@ -57,7 +57,7 @@ def test_a_package_tunes_from_an_empty_environment(
     asked = [python, "-c", "import tuner, tune_framework; print(tuner.__file__)"]
     found = subprocess.run(asked, cwd=tmp_path, capture_output=True, text=True, check=True).stdout
     assert found.startswith(str(own))
-    models = [tmp_path / "env/bin/tune-framework", "models"]
+    models = [str(tmp_path / "env/bin/tune-framework"), "models"]
     shown = subprocess.run(models, cwd=tmp_path, capture_output=True, text=True, check=True).stdout
     assert "resnet50" in shown
 

@@ -33,6 +33,8 @@ from tuner.space.baselines import Baseline
 from tuner.space.restrictions import Numerics
 from tuner.study.evaluation import Evaluation
 
+SAME = WinnerClass.SAME_PRECISION
+
 DEFAULT = Configuration()
 WINNER = Configuration.of({"fake.layout": "packed", "launch.allocator": "jemalloc"})
 PLAIN = Configuration.of({"fake.layout": "packed"})
@@ -173,12 +175,12 @@ def test_only_a_candidate_without_rounds_shows_what_the_search_saw(
     for winner_class in WinnerClass:
         store.add(FinalistNamed(Phase.RACE, winner_class, WINNER))
     store.add(ArmsChosen((WINNER,), None, False, (4,)))
-    unproved = assembled(store, tmp_path / "none").winners[WinnerClass.SAME_PRECISION]
+    unproved = assembled(store, tmp_path / "none").winners[SAME]
     assert (unproved.verdict, unproved.speedup) == ("ambiguous", None)
     assert unproved.search_ratio == pytest.approx(math.exp(0.4), rel=0.01)
     launches = (add(store, DEFAULT, Purpose.CONFIRM, 0.0), add(store, WINNER, Purpose.CONFIRM, -1))
     store.add(RoundDone(1, launches))
-    begun = assembled(store, tmp_path / "one").winners[WinnerClass.SAME_PRECISION]
+    begun = assembled(store, tmp_path / "one").winners[SAME]
     assert (begun.verdict, begun.speedup, begun.search_ratio) == ("ambiguous", None, None)
 
 
@@ -287,7 +289,7 @@ def test_where_the_first_launch_compiled_nothing_the_others_do_not_either(
         record.request = msgspec.structs.replace(record.request, n_companions=1)
     for winner_class in WinnerClass:
         store.add(FinalistNamed(Phase.MINIMISE, winner_class, WINNER))
-    found = assembled(store, tmp_path).winners["same_precision"].compile_seconds
+    found = assembled(store, tmp_path).winners[SAME].compile_seconds
     assert [found.cold, found.warm] == pytest.approx([cold, warm])
     assert found.in_company is (first_s > 1)
 
@@ -310,7 +312,7 @@ def test_what_compiling_costs_is_told_of_the_winners_own_launches(
         add(store, WINNER, Purpose.SEARCH, 0.4, compile_s)
     for winner_class in WinnerClass:
         store.add(FinalistNamed(Phase.MINIMISE, winner_class, WINNER))
-    found = assembled(store, tmp_path).winners["same_precision"].compile_seconds
+    found = assembled(store, tmp_path).winners[SAME].compile_seconds
     assert found.cold == (pytest.approx(cold, abs=0.1) if cold else None)
     assert found.warm == pytest.approx(warm, abs=0.1)
 
@@ -321,14 +323,14 @@ def test_compile_seconds_beside_other_launches_are_marked(store: Store, tmp_path
     records = [store.launches[i] for i in ids]
     for winner_class in WinnerClass:
         store.add(FinalistNamed(Phase.MINIMISE, winner_class, WINNER))
-    assert not assembled(store, tmp_path).winners["same_precision"].compile_seconds.in_company
+    assert not assembled(store, tmp_path).winners[SAME].compile_seconds.in_company
     for record in (records[0], records[2]):
         record.request = msgspec.structs.replace(record.request, n_companions=1)
-    found = assembled(store, tmp_path).winners["same_precision"].compile_seconds
+    found = assembled(store, tmp_path).winners[SAME].compile_seconds
     assert found.in_company
     assert found.warm == pytest.approx(4.0, abs=0.1)  # of the launch that was prepared alone
     records[0].request = msgspec.structs.replace(records[0].request, n_companions=0)
-    assert not assembled(store, tmp_path).winners["same_precision"].compile_seconds.in_company
+    assert not assembled(store, tmp_path).winners[SAME].compile_seconds.in_company
 
 
 @pytest.mark.parametrize(("compile_s", "items"), [(6.0, 6.0 / (1 - math.exp(-0.4))), (0.3, None)])
@@ -340,7 +342,7 @@ def test_a_longer_start_is_paid_back_after_so_many_items(
     for configuration, rate in rates.items():
         add(store, configuration, Purpose.SEARCH, rate)
     confirm(store, rates, None, compile_s)
-    found = assembled(store, tmp_path).winners["same_precision"].compile_seconds
+    found = assembled(store, tmp_path).winners[SAME].compile_seconds
     assert found.items_to_pay == (pytest.approx(items, rel=0.02) if items else None)
 
 
@@ -406,5 +408,5 @@ def test_without_any_round_the_defaults_batch_is_the_searchs_best(
     for winner_class in WinnerClass:
         store.add(FinalistNamed(Phase.MINIMISE, winner_class, default_16))
     result = assembled(store, tmp_path, batches=(4, 16))
-    assert result.winners["same_precision"].configuration == {"workload.batch": 16}
+    assert result.winners[SAME].configuration == {"workload.batch": 16}
     assert result.default.batch == 16

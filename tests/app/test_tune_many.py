@@ -249,7 +249,7 @@ def test_on_another_host_what_is_finished_stays_and_the_rest_begins_anew(
     ("given", "said"),
     [
         (("--models", "nosuch"), "unknown model 'nosuch'"),
-        (("--models", "fake", "--model", "fake"), "--model and --models stand instead"),
+        (("--models", "fake", "--model", "fake"), "--model and --models exclude each other"),
         (("--models", "family=nosuch"), "no model has that family"),
         (("--models", "family=cnnn"), "no model has that family; did you mean cnn?"),
         (("--models", "famly=cnn"), "not selected by 'famly'; did you mean family?"),

@@ -74,7 +74,7 @@ def test_a_folder_of_rounds_is_read(tmp_path: Path) -> None:
     assert pair.rounds == [{DEFAULT: 0.0, TCMALLOC: 0.1, LOW: 0.2}]
     assert pair.vendors(WinnerClass.SAME_PRECISION) == {"a_guide": JEMALLOC}
     assert pair.vendors(WinnerClass.REDUCED_PRECISION) == {"a_guide": JEMALLOC, "another": LOW}
-    assert level(pair, "best known reduced") == pytest.approx(0.2)
+    assert level(pair, "best known reduced_precision") == pytest.approx(0.2)
     assert math.isnan(level(pair, "a_guide"))
 
 
@@ -82,8 +82,10 @@ def test_each_class_is_compared_with_recommendations_of_its_own(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     compiled = Configuration.of({"torch.compile.mode": "default"})
-    both = {"default": DEFAULT, "best known same": compiled, "best known reduced": compiled,
-            "guideline same": DEFAULT, "guideline reduced": LOW, "a_guide": TCMALLOC,
+    both = {"default": DEFAULT, "best known same_precision": compiled,
+            "best known reduced_precision": compiled,
+            "guideline same_precision": DEFAULT, "guideline reduced_precision": LOW,
+            "a_guide": TCMALLOC,
             "a_reduced_guide": LOW}  # fmt: skip
     three = {**both, "best known no_code": JEMALLOC, "guideline no_code": DEFAULT}
     rates = {DEFAULT: 0.0, TCMALLOC: 0.1, JEMALLOC: 0.2, compiled: 0.3, LOW: 0.5}
@@ -94,16 +96,17 @@ def test_each_class_is_compared_with_recommendations_of_its_own(
     told = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
     over = "over the best vendor's, chosen by other rounds"
     assert f"torch best known no_code {over} {math.exp(0.1):.3f}x, 1 model" in told
-    assert f"torch best known same {over} {math.exp(0.2):.3f}x, 1 model" in told
-    assert f"torch best known reduced {over} {math.exp(-0.2):.3f}x, 1 model" in told
+    assert f"torch best known same_precision {over} {math.exp(0.2):.3f}x, 1 model" in told
+    assert f"torch best known reduced_precision {over} {math.exp(-0.2):.3f}x, 1 model" in told
     assert not any("tensorflow" in line and "no_code" in line for line in told if over in line)
     assert f"torch best known over a_guide {math.exp(0.1):.3f}x, 1 model" in told
     assert f"tensorflow best known over a_guide {math.exp(0.2):.3f}x, 1 model" in told
-    assert "torch best known reduced over best known same, where it is another no model" in told
-    of_guideline = "guideline reduced over guideline same, where it is another"
+    of_known = "best known reduced_precision over best known same_precision, where it is another"
+    assert f"torch {of_known} no model" in told
+    of_guideline = "guideline reduced_precision over guideline same_precision, where it is another"
     assert f"torch {of_guideline} {math.exp(0.5):.3f}x, 1 model" in told
     assert "torch over tensorflow, best known no_code no model" in told
-    assert "torch over tensorflow, best known same 1.000x, 1 model" in told
+    assert "torch over tensorflow, best known same_precision 1.000x, 1 model" in told
 
 
 def test_a_mean_says_over_how_many_models() -> None:

@@ -34,10 +34,10 @@ LOW = Configuration.of({"torch.autocast": "bf16"})
 TRUTH = {DEFAULT: 0.0, TCMALLOC: 0.2, JEMALLOC: 0.1, TWO: 0.4}
 ARMS = {
     "default": DEFAULT,
-    "guideline same": TCMALLOC,
-    "best known same": TWO,
-    "guideline reduced": TCMALLOC,
-    "best known reduced": TWO,
+    "guideline same_precision": TCMALLOC,
+    "best known same_precision": TWO,
+    "guideline reduced_precision": TCMALLOC,
+    "best known reduced_precision": TWO,
     "a_guide": JEMALLOC,
     "another": DEFAULT,
     "packrat": TWO,
@@ -66,7 +66,7 @@ def test_all_arms_tell_how_launches_scatter_and_drift_is_no_scatter() -> None:
     held = [
         gain[1] < math.exp(0.2) < gain[2]
         for each in found
-        if (gain := each.gain("guideline same")) is not None
+        if (gain := each.gain("guideline same_precision")) is not None
     ]
     assert len(held) == 300
     assert 0.9 < float(np.mean(held)) < 0.99
@@ -134,7 +134,7 @@ def test_the_best_known_is_the_fastest_by_all_that_was_measured_here(designed_st
     assert recording is not None
     request = Request(model=DESIGNED, frameworks=("fake",), hardware="fake")
     (planned,) = plan(request, probe())
-    won = Configuration.of(recording.winners["same_precision"].configuration)
+    won = Configuration.of(recording.winners[WinnerClass.SAME_PRECISION].configuration)
     assert best_known(planned, WinnerClass.SAME_PRECISION, [recording], []) == won
     recording = msgspec.structs.replace(recording, winners={})
     best = best_known(planned, WinnerClass.SAME_PRECISION, [recording], [])

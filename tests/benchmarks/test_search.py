@@ -233,7 +233,7 @@ def test_what_is_left_of_a_small_space_is_measured_though_little_is_expected() -
     )
     run = study_on(few, Deck(few, 0.0, 0), 1200.0, 0)
     assert set(run.pulls) == rows
-    assert run.why.startswith("reduced: exhausted")
+    assert run.why.startswith("reduced_precision: exhausted")
 
 
 def test_a_study_that_learns_from_another_of_the_same_space_finds_the_best_at_once() -> None:

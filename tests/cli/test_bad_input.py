@@ -223,7 +223,7 @@ def test_report_names_the_command_that_goes_on_with_an_unfinished_study(tmp_path
     with Store(tmp_path) as store:
         store.add(StudyOpened("id", {}, "now", "0"))
         store.add(SessionOpened(1, "now", 60.0, "tune-framework --model fake --budget 60s"))
-    with pytest.raises(UsageError, match="goes on with it: tune-framework --model fake --budget"):
+    with pytest.raises(UsageError, match="resumes it: tune-framework --model fake --budget"):
         report.main(tmp_path, as_json=False)
 
 
@@ -232,7 +232,7 @@ def test_report_names_the_command_of_a_study_that_was_stopped_before_its_first_s
 ) -> None:
     with Store(tmp_path) as store:
         store.add(StudyOpened("id", {}, "now", "0", command="tune-framework --model fake"))
-    with pytest.raises(UsageError, match="goes on with it: tune-framework --model fake"):
+    with pytest.raises(UsageError, match="resumes it: tune-framework --model fake"):
         report.main(tmp_path, as_json=False)
 
 

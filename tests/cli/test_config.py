@@ -47,7 +47,7 @@ def test_a_study_keeps_its_options_and_they_begin_it_again(tmp_path: Path) -> No
         ('dry-run = "yes"', "dry-run = 'yes': write true or false"),
         ("budget = [1]", "budget = [1]: write one text or one number"),
         ('seed = "x"', "'--seed'"),
-        ("model =", "is not TOML: Invalid value (at line 1"),
+        ("model =\nhw = 1", "is not TOML: Invalid value (at line 1"),
         ('version = "1"', "no option 'version'"),
     ],
 )

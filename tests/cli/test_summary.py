@@ -50,7 +50,7 @@ def test_the_report_says_of_which_launches_the_speedup_is(tmp_path: Path) -> Non
         for template in ("report.md.j2", "report.html.j2"):
             text = render(shown, template)
             assert ratio(shown.speedup) in text
-            assert f"fresh, interleaved launches ({words})" in text
+            assert f"new, interleaved launches ({words})" in text
 
 
 def test_a_file_of_settings_is_named_only_where_it_is(

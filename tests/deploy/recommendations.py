@@ -45,7 +45,7 @@ def recommendation(
         environment = {**environment, "LD_PRELOAD": ":".join(missing)}
     return Recommendation(
         schema_version=RECOMMENDATION_VERSION,
-        winner_class=str(narrowest_class(configuration)),
+        winner_class=narrowest_class(configuration),
         workload=RecommendedWorkload(
             "resnet50",
             framework,

@@ -21,6 +21,9 @@ from tuner.record.load import Slo
 from tuner.record.result import Contribution, OperatorProfile, Result
 from tuner.record.serving import Serving, TriedRate
 from tuner.record.study_stats import BEFORE, Moment, PhaseSeconds, Seconds
+from tuner.record.winner_class import WinnerClass
+
+SAME = WinnerClass.SAME_PRECISION
 
 SAMPLE = Path(__file__).parents[2] / "reports/samples/resnet50-torch.json"
 KNOWN = Path(__file__).parents[2] / "benchmarks/known"
@@ -232,7 +235,7 @@ def test_an_unbounded_interval_is_cut_and_a_far_one_is_drawn_where_it_is(point: 
     result = whole()
 
     def extent(interval: Interval) -> tuple[float, float, str]:
-        winner = msgspec.structs.replace(result.winners["same_precision"], speedup=interval)
+        winner = msgspec.structs.replace(result.winners[SAME], speedup=interval)
         chart = FIGURES["speedups"](
             msgspec.structs.replace(result, winners=result.winners | {"same_precision": winner})
         )
@@ -255,8 +258,7 @@ def test_where_an_interval_is_cut_an_arrow_names_how_far_it_reaches(name: str) -
     }
     result = whole()
     winners = {
-        n: msgspec.structs.replace(result.winners["same_precision"], speedup=i)
-        for n, i in intervals.items()
+        n: msgspec.structs.replace(result.winners[SAME], speedup=i) for n, i in intervals.items()
     }
     log_score = [Contribution("a", n, 1.5, i, 6) for n, i in intervals.items()]
     cut = msgspec.structs.replace(result, winners=winners, contributions=log_score)

@@ -12,6 +12,11 @@ from tuner.output.report import render
 from tuner.record.files import read_result
 from tuner.record.interval import Interval
 from tuner.record.result import Result
+from tuner.record.winner_class import WinnerClass
+
+NO_CODE = WinnerClass.NO_CODE
+
+SAME = WinnerClass.SAME_PRECISION
 
 UNDECIDED: dict[str, Any] = {
     "verdict": "ambiguous",
@@ -23,7 +28,7 @@ UNDECIDED: dict[str, Any] = {
 }
 
 
-def with_winner(result: Result, name: str, **changes: Any) -> Result:
+def with_winner(result: Result, name: WinnerClass, **changes: Any) -> Result:
     """Return a result with another winner of a class; it recommends what it did."""
     winner = msgspec.structs.replace(result.winners[name], **changes)
     changed = msgspec.structs.replace(result, winners=result.winners | {name: winner})
@@ -55,15 +60,15 @@ def test_each_class_is_a_line_with_its_price_the_best_first() -> None:
 
 
 def test_what_is_not_decided_says_which_budget_would_decide_it() -> None:
-    result = with_winner(read_result(SAMPLE), "no_code", **UNDECIDED)
+    result = with_winner(read_result(SAMPLE), NO_CODE, **UNDECIDED)
     told = "1.20x, not decided (0.90 - 1.50), won 5 of 5 rounds"
     assert found(result)["no code change"] == f"{told}: about 12 more minutes would decide it"
-    hopeless = with_winner(result, "no_code", seconds_to_decide=None)
+    hopeless = with_winner(result, NO_CODE, seconds_to_decide=None)
     assert found(hopeless)["no code change"] == f"{told}: more time would hardly decide it"
-    earlier = with_winner(result, "no_code", seconds_to_decide=None, n_won=None)
+    earlier = with_winner(result, NO_CODE, seconds_to_decide=None, n_won=None)
     assert found(earlier)["no code change"] == "1.20x, not decided (0.90 - 1.50)"
     seen = {"speedup": None, "search_ratio": 1.3, "n_rounds": 0, "n_won": None}
-    hint = with_winner(result, "no_code", **seen)
+    hint = with_winner(result, NO_CODE, **seen)
     assert found(hint)["no code change"] == (
         "1.30x in the search, not decided, about 12 more minutes would decide it"
     )
@@ -72,12 +77,12 @@ def test_what_is_not_decided_says_which_budget_would_decide_it() -> None:
 def test_rounds_that_were_too_few_for_a_claim_are_counted_as_they_were() -> None:
     few: dict[str, Any] = {"speedup": None, "search_ratio": None, "n_rounds": 0}
     few |= {"n_won": 2, "n_compared": 3}
-    result = with_winner(read_result(SAMPLE), "no_code", **UNDECIDED | few)
+    result = with_winner(read_result(SAMPLE), NO_CODE, **UNDECIDED | few)
     assert found(result)["no code change"].startswith("not decided, won 2 of 3 rounds: about")
 
 
 def test_a_confirmed_reduced_winner_is_not_hidden_behind_what_is_not_decided() -> None:
-    result = with_winner(read_result(SAMPLE), "same_precision", **UNDECIDED)
+    result = with_winner(read_result(SAMPLE), SAME, **UNDECIDED)
     assert result.verdict == "ambiguous"
     assert [line.name for line in class_lines(result)][:2] == ["bf16", "no code change"]
     assert in_short(result) == "bf16 2.92x faster"
@@ -102,8 +107,8 @@ def test_what_is_slower_than_the_default_is_never_called_best(verdict: str) -> N
 
 def test_classes_with_one_winner_have_its_price_once() -> None:
     result = read_result(SAMPLE)
-    same = msgspec.structs.asdict(result.winners["same_precision"])
-    lines = class_lines(with_winner(result, "reduced_precision", **same))
+    same = msgspec.structs.asdict(result.winners[SAME])
+    lines = class_lines(with_winner(result, WinnerClass.REDUCED_PRECISION, **same))
     assert [line.name for line in lines] == [
         "same precision", "no code change", "reduced precision"
     ]  # fmt: skip
@@ -133,7 +138,7 @@ def test_nothing_of_the_default_is_no_gain() -> None:
 
 
 def test_each_confirmed_class_has_the_command_that_ships_it() -> None:
-    result = with_winner(read_result(SAMPLE), "no_code", **UNDECIDED)
+    result = with_winner(read_result(SAMPLE), NO_CODE, **UNDECIDED)
     folder = Path("my studies/one")
     steps = {step.label: step.command for step in next_steps(result, folder, folder)}
     assert list(steps) == ["ship", "with bf16", "go on"]
@@ -146,7 +151,7 @@ def test_each_confirmed_class_has_the_command_that_ships_it() -> None:
 
 
 def test_there_is_nothing_to_go_on_for_where_no_time_would_decide_it() -> None:
-    result = with_winner(read_result(SAMPLE), "no_code", **{**UNDECIDED, "seconds_to_decide": None})
+    result = with_winner(read_result(SAMPLE), NO_CODE, **{**UNDECIDED, "seconds_to_decide": None})
     assert "go on" not in [step.label for step in next_steps(result)]
 
 
@@ -158,7 +163,7 @@ def test_what_was_tuned_is_said_with_where_and_for_how_long() -> None:
 
 @pytest.mark.parametrize("template", ["report.md.j2", "report.html.j2"])
 def test_the_report_goes_on_with_its_own_study_alone(template: str) -> None:
-    result = with_winner(read_result(SAMPLE), "no_code", **UNDECIDED)
+    result = with_winner(read_result(SAMPLE), NO_CODE, **UNDECIDED)
     result = msgspec.structs.replace(result, command="tune-framework --models m,n --out all")
     text = render(result, template, Path("all/m-torch"))
     own = "--model resnet50 --framework torch --extend 12m --out all/m-torch"
@@ -168,7 +173,7 @@ def test_the_report_goes_on_with_its_own_study_alone(template: str) -> None:
 
 def test_what_was_written_with_an_early_verdict_is_resumed_by_its_command() -> None:
     early = {**UNDECIDED, "speedup": None, "search_ratio": 1.3, "n_rounds": 0, "n_won": None}
-    result = with_winner(read_result(SAMPLE), "no_code", **early)
+    result = with_winner(read_result(SAMPLE), NO_CODE, **early)
     phases = {k: v for k, v in result.phases.items() if k in ("baselines", "explore")}
     result = msgspec.structs.replace(result, phases=phases)
     told = found(result)["no code change"]

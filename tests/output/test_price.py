@@ -69,7 +69,7 @@ def test_studies_side_by_side_have_their_price(
     monkeypatch.setenv("COLUMNS", "400")
     (tmp_path / "one").mkdir()
     write_result(tmp_path / "one/result.json", result())
-    compare_command.main([tmp_path], None, as_json=False)
+    compare_command.main([tmp_path], None, None, None, None, as_json=False)
     told = words(capsys.readouterr().out)
     write_comparison(tmp_path / "page.html", compare([StudyFound("one", result())]))
     page = (tmp_path / "page.html").read_text()

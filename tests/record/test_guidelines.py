@@ -20,6 +20,9 @@ from tuner.record.guidelines import (
     write_as_json,
 )
 from tuner.record.interval import Interval
+from tuner.record.winner_class import WinnerClass
+
+SAME = WinnerClass.SAME_PRECISION
 
 replace = msgspec.structs.replace
 
@@ -35,7 +38,7 @@ STUDY = StudyOf(
     host="a host",
     fingerprint="abc",
     versions={},
-    winners={"same_precision": Found("faster", {"fake.streams": 2}, Interval(1.5, 1.4, 1.6, 0.95))},
+    winners={SAME: Found("faster", {"fake.streams": 2}, Interval(1.5, 1.4, 1.6, 0.95))},
     effects={"streams": (0.4, 0.02)},
 )
 RULE = Rule(
@@ -87,7 +90,7 @@ BACKWARDS = Interval(1.5, 1.6, 1.4, 0.95)
         (replace(OURS, schema_version=0), "is of schema_version 0; this version reads 1"),
         (of_study(name="../x"), "is not guidelines: a study is named '../x'"),
         (
-            of_study(winners={"same_precision": Found("faster", {}, BACKWARDS)}),
+            of_study(winners={SAME: Found("faster", {}, BACKWARDS)}),
             "the speedup of a winner is no interval",
         ),
         (of_study(fingerprint="other"), "fake-1 is of a host without a noise figure"),
@@ -112,7 +115,7 @@ def test_what_no_rules_can_be_is_refused(tmp_path: Path, damaged: Guidelines, fa
     "sound",
     [
         of_study(fingerprint="other", effects={}),
-        of_study(winners={"same_precision": Found("ambiguous", {}, None)}),
+        of_study(winners={SAME: Found("ambiguous", {}, None)}),
         of_rule(mean=-19.9),
         of_rule(effect=Interval(1.0, 0.0, 1.0, 0.95)),
     ],

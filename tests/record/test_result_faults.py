@@ -1,5 +1,6 @@
 """What cannot be a result of ours is named, part by part, on a study's own result."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -7,6 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from tuner.errors import UsageError
 from tuner.record.files import read_result
 from tuner.record.interval import Interval
 from tuner.record.result import Result
@@ -26,8 +28,8 @@ def test_a_studys_own_result_has_no_fault(ours: Result) -> None:
 
 
 def without_ratio(result: Result) -> Result:
-    same = replace(result.winners["same_precision"], verdict="faster", speedup=None)
-    return replace(result, winners={**result.winners, "same_precision": same})
+    same = replace(result.winners[WinnerClass.SAME_PRECISION], verdict="faster", speedup=None)
+    return replace(result, winners={**result.winners, WinnerClass.SAME_PRECISION: same})
 
 
 def with_ratio(result: Result, of: str, ratio: float) -> Result:
@@ -48,11 +50,10 @@ def n_arms(result: Result) -> int:
 
 FAULTS: dict[str, Callable[[Result], Result]] = {
     "it is of version 0, and this tool reads": lambda r: replace(r, schema_version=0),
-    "it has no winner of the class reduced": lambda r: replace(
+    "it has no winner of the class reduced_precision": lambda r: replace(
         r, winners={k: w for k, w in r.winners.items() if k != WinnerClass.REDUCED_PRECISION}
     ),
-    "its recommended_class 'best' is none": lambda r: replace(r, recommended_class="best"),
-    "the winner of same is faster and has no speedup": without_ratio,
+    "the winner of same_precision is faster and has no speedup": without_ratio,
     "its verdict or speedup is not that of its winner of": lambda r: replace(r, speedup=None),
     "its best_baseline 'nobody' is no baseline of it": lambda r: replace(r, best_baseline="nobody"),
     "a ratio in it is not above 0": lambda r: with_ratio(r, "trials", 0.0),
@@ -106,3 +107,10 @@ def test_what_failed_in_a_round_has_no_rate_there(ours: Result) -> None:
 )
 def test_an_interval_holds_its_point_and_is_above_0(numbers: Any, is_one: bool) -> None:
     assert (fault_of_interval(Interval(*numbers), "x") is None) is is_one
+
+
+def test_an_unknown_class_is_refused_with_its_name(finished_study: Path, tmp_path: Path) -> None:
+    written = json.loads((finished_study / "result.json").read_text())
+    (tmp_path / "result.json").write_text(json.dumps({**written, "recommended_class": "best"}))
+    with pytest.raises(UsageError, match="Invalid enum value 'best'"):
+        read_result(tmp_path / "result.json")

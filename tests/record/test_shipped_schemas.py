@@ -5,6 +5,8 @@ from pathlib import Path
 import pytest
 
 from tuner.record.files import SCHEMAS
+from tuner.record.recommendation import READABLE_RECOMMENDATIONS
+from tuner.record.result import READABLE_VERSIONS
 from tuner.record.shipped_schemas import SHIPPED, schema_of
 
 
@@ -14,5 +16,7 @@ def test_the_shipped_schemas_are_those_of_the_structures(path: Path) -> None:
     assert path.read_text() == schema_of(SHIPPED[path])
 
 
-def test_every_schema_has_a_structure() -> None:
-    assert set(SCHEMAS.glob("*.json")) == set(SHIPPED)
+def test_every_schema_has_a_structure_or_is_of_an_earlier_version_that_can_be_read() -> None:
+    earlier = {SCHEMAS / f"result-{n}.json" for n in READABLE_VERSIONS}
+    earlier |= {SCHEMAS / f"recommended-{n}.json" for n in READABLE_RECOMMENDATIONS}
+    assert set(SCHEMAS.glob("*.json")) == set(SHIPPED) | earlier

@@ -95,7 +95,7 @@ def test_a_full_disk_says_what_is_needed_and_what_is_kept(
         monkeypatch.setattr(os, "statvfs", lambda path: full)
         with pytest.raises(StorageFailed, match=r"3\.0 MiB are free, 8 MiB are needed") as error:
             store.check_room()
-    assert ("to go on" in str(error.value)) is is_kept
+    assert ("to resume" in str(error.value)) is is_kept
 
 
 def test_two_tools_cannot_work_on_one_study(tmp_path: Path) -> None:
@@ -131,7 +131,7 @@ def test_a_full_disk_loses_nothing_that_was_stored(tmp_path: Path) -> None:
     try:
         with Store(small) as store:
             stored = 0
-            with pytest.raises(StorageFailed, match="make room"):
+            with pytest.raises(StorageFailed, match="free disk space"):
                 for stored in range(100_000):
                     store.add(WarningNoted(f"note {stored} " + "x" * 200))
         (small / "filler").unlink(missing_ok=True)

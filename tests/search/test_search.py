@@ -101,7 +101,7 @@ def test_a_full_disk_is_said_to_be_full(tmp_path: Path, kib: int) -> None:
         lack("a mount of one's own")
     searched = Searched(tmp_path)
     try:
-        with pytest.raises(StorageFailed, match="make room"):
+        with pytest.raises(StorageFailed, match="free disk space"):
             searched.search = Search(small / "study.db", searched.space, searched.scores, 0)
             for _ in range(100):
                 searched.step(WinnerClass.REDUCED_PRECISION)

@@ -736,7 +736,7 @@ def test_servers_that_keep_within_the_bound_are_compared_by_their_rates(store: S
     ("n_late", "verdict", "told"),
     [
         (4, "faster", "it kept within the bound in all of 4 rounds, and the default kept within"),
-        (1, "ambiguous", "the default kept within the bound in 3 of 4 rounds: no ratio"),
+        (1, "ambiguous", "the default kept within the bound in 3 of 4 rounds: there is no speedup"),
     ],
 )
 def test_beside_a_default_that_is_late_a_rate_is_told_and_no_ratio(

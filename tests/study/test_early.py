@@ -69,14 +69,14 @@ def test_what_is_confirmed_stands_though_the_study_is_stopped(tmp_path: Path) ->
         run(lead(0.6), tmp_path / "out", Stopping())
     result = read_result(tmp_path / "out/result.json")
     assert result.verdict == "faster"
-    assert any("goes on with it" in warning for warning in result.warnings)
+    assert any("resumes it" in warning for warning in result.warnings)
     assert "FAKE_THREADS" in (tmp_path / "out/recommended.toml").read_text()
     heard: list[Event] = []
     found = run(lead(0.6), tmp_path / "out", heard)
     assert not any(isinstance(each, VerdictReached) for each in heard)
     assert found.result is not None
     assert found.result.verdict == "faster"
-    assert not any("goes on with it" in warning for warning in found.result.warnings)
+    assert not any("resumes it" in warning for warning in found.result.warnings)
 
 
 def test_a_stop_between_two_early_rounds_loses_none(tmp_path: Path) -> None:

@@ -66,7 +66,7 @@ def test_stopped_again_and_again_it_loses_nothing(
 
         done = here(*asked(tmp_path), testbed=MadeUpFake(stop))
         assert done.returncode == 130
-        assert "the same command goes on" in done.stderr
+        assert "the same command resumes" in done.stderr
         now = launch_files(tmp_path)
         assert now[: len(before)] == before
         before = now
@@ -139,7 +139,7 @@ def test_ten_ends_of_every_kind_lose_nothing_and_leave_nothing(tmp_path: Path) -
         if number != signal.SIGKILL:
             text = log.read_text()
             assert code == 130, text
-            assert "the same command goes on" in text
+            assert "the same command resumes" in text
             assert "Traceback" not in text
         now = launch_files(tmp_path)
         assert now[: len(before)] == before

@@ -441,6 +441,7 @@ def test_what_collapses_beside_a_neighbour_without_it_is_needed_where_that_is_th
     study = new_study(store, tmp_path, 1.0, Priced)
     assert list(unjustified_costs(study, FULL)) == ["fake.streams"]
     study.evaluation.objective = Objective.of("throughput", goal="robust")
+    study.evaluation.refresh()
     assert not unjustified_costs(study, FULL)
 
 

@@ -217,6 +217,7 @@ def test_a_robust_finalist_does_not_collapse(store: Store, tmp_path: Path) -> No
     assert study.candidates.candidate(WinnerClass.SAME_PRECISION) == FIRM
     assert study.evaluation.row(FIRM).retained is not None
     study.evaluation.objective = Objective.of("throughput")
+    study.evaluation.refresh()
     assert study.candidates.candidate(WinnerClass.SAME_PRECISION) == FRAGILE
 
 
@@ -275,6 +276,7 @@ def test_with_the_goal_fastest_it_goes(store: Store, tmp_path: Path) -> None:
         store.add(FinalistNamed(Phase.RACE, winner_class, BOTH))
     study = robust(store, tmp_path)
     study.evaluation.objective = Objective.of("throughput")
+    study.evaluation.refresh()
     carried_out(study, minimise(study))
     assert study.candidates.finalists()[WinnerClass.SAME_PRECISION] == FRAGILE
 

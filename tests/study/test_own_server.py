@@ -172,7 +172,7 @@ def test_a_server_that_is_silent_by_default_gets_rates_and_keeps_its_secret(
     [
         (("--serve", "server"), "not given: --url and --requests"),
         (("--url", URL), "not given: --serve and --requests"),
-        ((*ASKED, "--model", "resnet50"), "stand instead of each other"),
+        ((*ASKED, "--model", "resnet50"), "exclude each other"),
         ((*ASKED, "--batch", "4"), "the program of --serve has its own"),
         ((*ASKED, "--scenario", "single-stream"), "--scenario server"),
         ((*ASKED, "--scenario", "offline"), "and not --scenario offline: leave it out"),

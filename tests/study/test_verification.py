@@ -357,7 +357,7 @@ def share(point: float, low: float, high: float, **more: Any) -> Gain:
         (share(0.0, -0.1, 0.0, is_less=True), None, Conclusion.REFUTED, "it is no faster"),
         (share(1.5, 1.2, 1.8, is_more=True), None, Conclusion.CONFIRMED,
          "by more than was claimed, so that it may pay to tune here"),
-        (share(0.5, -0.1, 1.3), None, Conclusion.INCONCLUSIVE, "the interval holds 1"),
+        (share(0.5, -0.1, 1.3), None, Conclusion.INCONCLUSIVE, "the interval contains 1"),
         (None, None, Conclusion.INCONCLUSIVE, "too few rounds"),
         (share(1.0, 0.9, 1.1), 0.9, Conclusion.CONFIRMED, "by 100% of the claimed gain"),
         (share(1.0, 0.8, 1.2), 0.9, Conclusion.INCONCLUSIVE,

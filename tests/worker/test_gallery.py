@@ -42,7 +42,7 @@ def test_a_framework_that_the_model_lacks(tmp_path: Path) -> None:
     ("model", "fault"),
     [
         ("'t', 'k', 'banana', (Features(3),), 2, (8,)", "allowed are cnn, transformer"),
-        ("'t', 'k', 'mlp', (Features(3),), 2, (0, 8)", "batch 0 is none"),
+        ("'t', 'k', 'mlp', (Features(3),), 2, (0, 8)", "batch 0 is invalid"),
     ],
 )
 def test_what_a_model_states_is_checked(tmp_path: Path, model: str, fault: str) -> None:

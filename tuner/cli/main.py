@@ -230,8 +230,9 @@ def command(arguments: Sequence[str] | None = None, testbed: Testbed | None = No
 def _help_of(error: TyperException) -> str:
     """Return the command whose help says what is allowed."""
     context: typer.Context | None = getattr(error, "ctx", None)
-    is_root = context is None or context.parent is None
-    return f"tune-framework {'' if is_root else f'{context.info_name} '}--help"
+    if context is None or context.parent is None:
+        return "tune-framework --help"
+    return f"tune-framework {context.info_name} --help"
 
 
 def main(testbed: Testbed | None = None) -> None:

@@ -10,6 +10,7 @@ import shlex
 from collections import Counter
 from collections.abc import Sequence
 from difflib import get_close_matches
+from typing import Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup, TyperOption
@@ -44,7 +45,7 @@ _HIDDEN = ("show_completion",)
 class StrictCommand(TyperCommand):
     """A command whose options with one value are given once."""
 
-    def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse the arguments; raises typer.BadParameter for a second value of an option."""
         _note_options(self, ctx, args)
         return super().parse_args(ctx, args)
@@ -56,7 +57,7 @@ class RunOrCommand(TyperGroup):
     Its help shows the options without a panel of their own; the command's help shows all.
     """
 
-    def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse the arguments; raises typer.BadParameter for a second value of an option."""
         for option in self.params:
             if isinstance(option, TyperOption):
@@ -64,9 +65,7 @@ class RunOrCommand(TyperGroup):
         _note_options(self, ctx, args)
         return super().parse_args(ctx, args)
 
-    def resolve_command(
-        self, ctx: typer.Context, args: list[str]
-    ) -> tuple[str | None, typer.core.TyperCommand | None, list[str]]:
+    def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
         """Return the command that is named; a usage error if options stand before it."""
         name = args[0]
         if name not in self.commands and not get_close_matches(name, self.commands):

@@ -40,7 +40,7 @@ def operators(result: Result) -> Chart | None:
                 "title": "share of what all operators took",
                 "axis": {"format": ".0%", "tickCount": 6},
             },
-            "color": colours("of", by_name),
+            "color": {**colours("of", by_name), "legend": {"columns": 1}},  # on phones too
             "description": {"field": "told"},
         },
     }
