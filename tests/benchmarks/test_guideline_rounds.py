@@ -95,13 +95,13 @@ def test_what_is_ahead_of_whom_is_told_over_the_same_pairs(
     tell_all([*pairs, pair([], "minigo")], families)
     told = capsys.readouterr().out
     assert "too few rounds yet, left out: minigo/torch" in told
-    assert "same: share of the best known gain, 3 pairs: mean 0.50 (0." in told
+    assert "same_precision: share of the best known gain, 3 pairs: mean 0.50 (0." in told
     assert "surely slower than the default: none" in told
     (line,) = [line for line in told.splitlines() if " a_guide " in line and "ahead" in line]
     assert "1.105x, the guideline 1.221x: ahead by 1.105" in line
     (line,) = [line for line in told.splitlines() if " another " in line and "ahead" in line]
     assert "over 3 models, in 3 of which it is the default" in line
-    assert "reduced: both arms are those of the class same" in told
+    assert "reduced_precision: both arms are those of the class same_precision" in told
 
 
 def test_each_class_is_told_of_the_pairs_that_have_arms_of_it(
@@ -117,7 +117,7 @@ def test_each_class_is_told_of_the_pairs_that_have_arms_of_it(
     tell_all(pairs, {"fc/torch": "mlp", "ncf/torch": "recommendation"})
     told = capsys.readouterr().out
     assert "no_code: share of the best known gain, 1 pairs: mean 0.00" in told
-    assert "\nsame: share of the best known gain, 2 pairs: mean 0.50" in told
+    assert "\nsame_precision: share of the best known gain, 2 pairs: mean 0.50" in told
     # in one model the guideline of its own class is compared, the default: half of 1.221x is left
     (line,) = [line for line in told.splitlines() if " a_guide " in line and "ahead" in line]
     assert "1.105x, the guideline 1.105x" in line

@@ -20,6 +20,7 @@ from tuner.record.files import read_result
 from tuner.record.interval import Interval
 from tuner.record.result import Result
 from tuner.record.study_stats import FasterNotShipped, Stability
+from tuner.record.winner_class import WinnerClass
 
 FILES = ("recommended.toml", "recommended.reduced_precision.toml", "recommended.no_code.toml")
 
@@ -46,7 +47,7 @@ def test_the_report_says_of_which_launches_the_speedup_is(tmp_path: Path) -> Non
         (told, "of typical launches"),  # of an earlier version
     ):
         assert isinstance(stability, Stability)
-        shown = with_winner(shown, "same_precision", stability=stability)
+        shown = with_winner(shown, WinnerClass.SAME_PRECISION, stability=stability)
         for template in ("report.md.j2", "report.html.j2"):
             text = render(shown, template)
             assert ratio(shown.speedup) in text
@@ -81,7 +82,7 @@ def test_the_end_of_a_run_fits_a_small_terminal(
     found = []
     for framework in frameworks:
         result = read_result(SAMPLE.with_name(f"resnet50-{framework}.json"))
-        result = with_winner(result, "no_code", **UNDECIDED)
+        result = with_winner(result, WinnerClass.NO_CODE, **UNDECIDED)
         if is_troubled:
             lead = Interval(1.09, 1.06, 1.12, 0.95)
             ahead = [FasterNotShipped({"a": "b" * 90}, "a_guide", lead, "it is costly " * 9)] * 3
@@ -103,7 +104,7 @@ def test_the_end_of_a_run_fits_a_small_terminal(
 
 @pytest.mark.parametrize("width", [40, 80, 200])
 def test_lines_of_classes_are_no_wider_than_the_terminal(width: int) -> None:
-    result = with_winner(read_result(SAMPLE), "no_code", **UNDECIDED)
+    result = with_winner(read_result(SAMPLE), WinnerClass.NO_CODE, **UNDECIDED)
     lines = summary._of_classes(result, width, 3)
     assert max(line.cell_len for line in lines) <= width
     if width == 200:
@@ -112,7 +113,7 @@ def test_lines_of_classes_are_no_wider_than_the_terminal(width: int) -> None:
 
 
 def test_a_gain_is_green_only_where_it_is_confirmed() -> None:
-    result = with_winner(read_result(SAMPLE), "no_code", **UNDECIDED)
+    result = with_winner(read_result(SAMPLE), WinnerClass.NO_CODE, **UNDECIDED)
     console = text_console(200)
     styles = [
         str(segment.style)
