@@ -129,7 +129,7 @@ def test_where_the_default_misses_the_bound_the_rate_in_time_is_the_gain() -> No
 def test_nothing_of_the_default_is_no_gain() -> None:
     result = with_winner(
         read_result(SAMPLE),
-        "reduced_precision",
+        WinnerClass.REDUCED_PRECISION,
         verdict="keep_default",
         configuration={},
         speedup=None,
@@ -186,7 +186,7 @@ def test_what_was_written_with_an_early_verdict_is_resumed_by_its_command() -> N
 def test_what_is_faster_and_costs_too_much_is_not_called_undecided() -> None:
     costly = with_winner(
         read_result(SAMPLE),
-        "same_precision",
+        SAME,
         verdict="ambiguous",
         is_unjustified=True,
         speedup=Interval(1.25, 1.16, 1.35, 0.95),
