@@ -125,6 +125,9 @@ CASES = {
         ("resnet50", "--hw", "xeon"),
         "No such command 'resnet50'; to tune a model: tune-framework --model resnet50",
     ),
+    "a model for the default command": (
+        ("tune", "resnet50"), "'resnet50' is no option; to tune a model: tune-framework --model",
+    ),
     "an option twice": (
         ("--model", "fake", "--model=fc"), "'--model': it is given 2 times; give it once",
     ),

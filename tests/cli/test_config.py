@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.command import Here, run
+from tuner.cli.config import write_config
 
 OPTIONS = """
 model = "fake@seed=2,noise=0.003"
@@ -30,12 +31,37 @@ def test_a_study_keeps_its_options_and_they_begin_it_again(tmp_path: Path) -> No
         "seed": 3,
         "set": ["env.FAKE_THREADS=1,2"],
         "max-memory": "4G",
-        "out": "study",
+        "out": str(tmp_path / "study"),
     }
     n_launches = len(list((tmp_path / "study" / "launches").iterdir()))
-    again = run("tune", "--config", "study/tune.toml", cwd=tmp_path, is_made_up=True)
+    (tmp_path / "elsewhere").mkdir()
+    again = run(
+        "tune", "--config", "../study/tune.toml", cwd=tmp_path / "elsewhere", is_made_up=True
+    )
     assert again.returncode == 0, again.stderr
     assert len(list((tmp_path / "study" / "launches").iterdir())) == n_launches
+    assert tomllib.loads((tmp_path / "study" / "tune.toml").read_text()) == kept
+
+
+def test_an_option_that_holds_a_secret_is_not_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MY_API_TOKEN", "hunter2hunter2")
+    write_config(tmp_path, {"serve": "srv --tok hunter2hunter2", "budget": "5m"})
+    text = (tmp_path / "tune.toml").read_text()
+    assert "hunter2" not in text
+    assert "Left out, because it holds a secret: serve" in text
+    assert tomllib.loads(text) == {"budget": "5m", "out": str(tmp_path)}
+
+
+def test_another_model_leaves_out_what_belongs_to_the_files_server(
+    here: Here, tmp_path: Path
+) -> None:
+    (tmp_path / "mine.toml").write_text(
+        'serve = "srv {port}"\nurl = "http://127.0.0.1:{port}/"\nrequests = "r.jsonl"'
+    )
+    done = here("--config", "mine.toml", "--model", "fake", "--hw", "fake", "--dry-run")
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.parametrize(
@@ -47,6 +73,7 @@ def test_a_study_keeps_its_options_and_they_begin_it_again(tmp_path: Path) -> No
         ('dry-run = "yes"', "dry-run = 'yes': write true or false"),
         ("budget = [1]", "budget = [1]: write one text or one number"),
         ('seed = "x"', "'--seed'"),
+        (f"seed = {'1' * 5000}", "is not TOML"),
         ("model =\nhw = 1", "is not TOML: Invalid value (at line 1"),
         ('version = "1"', "no option 'version'"),
     ],

@@ -219,7 +219,7 @@ def test_what_is_recommended_now_and_was_not_before_is_named() -> None:
     new = recommending("2", {"launch.allocator": "jemalloc", "workload.batch": 16})
     change = compare([StudyFound("1", old), StudyFound("2", new)]).changes[0]
     assert "launch.allocator: tcmalloc -> jemalloc" in change.differs
-    assert "torch.compile.mode: freezing -> none" in change.differs
+    assert "torch.compile.mode: freezing -> default" in change.differs
     assert not [text for text in change.differs if text.startswith("workload.batch")]
 
 

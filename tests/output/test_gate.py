@@ -25,10 +25,12 @@ def study(folder: Path, created: str, rate: float, half: float = 0.02, **changes
     )
     result = msgspec.structs.replace(
         old,
-        created=created,
-        verdict="faster",
-        winners={**old.winners, old.recommended_class: winner},
-        **changes,
+        **{
+            "created": created,
+            "verdict": "faster",
+            "winners": {**old.winners, old.recommended_class: winner},
+            **changes,
+        },
     )
     folder.mkdir()
     write_result(folder / "result.json", result)
@@ -64,6 +66,34 @@ def test_what_cannot_be_compared_is_not_decided(here: Here, tmp_path: Path) -> N
     done = here("compare", "old", "new", "--fail-if", "slower:5%")
     assert done.returncode == 5
     assert "undecided: old, then new: the hosts differ" in done.stderr
+
+
+def test_slow_steps_add_up(here: Here, tmp_path: Path) -> None:
+    for month, rate in enumerate((100.0, 93.0, 87.0, 81.0), 1):
+        study(tmp_path / str(month), f"2026-0{month}-01T00:00:00+00:00", rate)
+    done = here("compare", ".", "--fail-if", "slower:10%")
+    assert done.returncode == 4
+    assert "failed: 1, then 4" in done.stderr
+
+
+def test_a_study_that_decided_nothing_decides_nothing(here: Here, tmp_path: Path) -> None:
+    study(tmp_path / "old", "2026-01-01T00:00:00+00:00", 100.0)
+    new = study(tmp_path / "new", "2026-02-01T00:00:00+00:00", 50.0)
+    winner = msgspec.structs.replace(new.winners[new.recommended_class], verdict="ambiguous")
+    winners = {**new.winners, new.recommended_class: winner}
+    changed = msgspec.structs.replace(new, verdict="ambiguous", winners=winners)
+    write_result(tmp_path / "new" / "result.json", changed)
+    done = here("compare", "old", "new", "--fail-if", "slower:5%")
+    assert done.returncode == 5
+    assert "new decided nothing" in done.stderr
+
+
+def test_another_model_of_the_same_name_is_not_decided(here: Here, tmp_path: Path) -> None:
+    study(tmp_path / "old", "2026-01-01T00:00:00+00:00", 100.0, source_sha256="a" * 64)
+    study(tmp_path / "new", "2026-02-01T00:00:00+00:00", 10.0, source_sha256="b" * 64)
+    done = here("compare", "old", "new", "--fail-if", "slower:5%")
+    assert done.returncode == 5
+    assert "the model's file has changed" in done.stderr
 
 
 @pytest.mark.parametrize(

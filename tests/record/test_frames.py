@@ -33,6 +33,8 @@ def test_a_row_holds_the_winner_of_a_class() -> None:
     assert str(frame.created.dtype).startswith("datetime64")
     assert str(frame.created.dt.tz) == "UTC"
     assert str(frame.n_rounds.dtype) == "Int64"
+    assert str(frame.search_ratio.dtype) == "float64"  # though nothing is known of it
+    assert frame.processor.tolist() == ["AMD EPYC"] * 3
 
 
 def test_studies_of_a_folder_stand_in_one_frame() -> None:
@@ -55,15 +57,23 @@ def test_trials_have_a_column_for_each_setting() -> None:
             assert pd.isna(shown) if value is None else shown == value
 
 
-def test_rounds_compare_with_the_default_of_their_round() -> None:
-    result = read_result(SAMPLES / "resnet50-torch.json")
+@pytest.mark.parametrize(
+    ("name", "default"),
+    [("resnet50-torch", "default"), ("resnet50-tensorflow", "workload.batch=16")],
+)
+def test_rounds_compare_with_the_default_of_their_round(name: str, default: str) -> None:
+    """At its best batch, which claims compare with."""
+    result = read_result(SAMPLES / f"{name}.json")
     frame = result.rounds_frame()
     assert list(frame.columns) == list(ROUNDS)
     assert len(frame) == len(result.confirmation.rounds) * len(result.confirmation.arms)
-    assert set(frame[frame.is_default].ratio.dropna()) == {1.0}
+    assert set(frame[frame.arm == default].ratio.dropna()) == {1.0}
+    assert frame[frame.arm == default].is_default.all()
     pivot = frame.pivot(index="round", columns="arm", values="value")
-    for row in frame[~frame.is_default].dropna().itertuples():
-        here = pivot.loc[row.round, row.arm] / pivot.loc[row.round, "default"]
+    others = frame[~frame.is_default].dropna()
+    assert len(others)
+    for row in others.itertuples():
+        here = pivot.loc[row.round, row.arm] / pivot.loc[row.round, default]
         assert row.ratio == pytest.approx(here)
 
 

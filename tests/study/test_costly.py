@@ -37,8 +37,9 @@ from tuner.record.journal import (
     RoundDone,
     WarningNoted,
 )
-from tuner.record.launch import Purpose, Share
+from tuner.record.launch import Ending, Purpose, Share
 from tuner.record.objective import THROUGHPUT, Bound, Objective
+from tuner.record.outcome import Outcome
 from tuner.record.store import Store
 from tuner.record.winner_class import WinnerClass
 from tuner.space.knobs_of.launch import BATCH
@@ -348,6 +349,18 @@ def test_later_launches_of_the_search_do_not_undo_an_earlier_verdict(
     assert settled(study)[WinnerClass.SAME_PRECISION].configuration == COMPILED
     claim = make_claims(study).claim(WinnerClass.SAME_PRECISION)
     assert (claim.verdict, claim.configuration) == ("faster", COMPILED)
+
+
+def test_a_crash_after_the_verdict_undoes_it_in_an_extension_too(
+    store: Store, tmp_path: Path
+) -> None:
+    study = confirmed(store, tmp_path, {COMPILED: 0.4})
+    store.add(PhaseDone(Phase.CONFIRM, "decided after 4 rounds"))
+    add(store, COMPILED, 1.5).ending = Ending(Outcome.CRASHED, "it crashed")
+    store.add(Extended(300.0))
+    study.evaluation.refresh()
+    assert WinnerClass.SAME_PRECISION not in settled(study)
+    assert make_claims(study).claim(WinnerClass.SAME_PRECISION).verdict != "faster"
 
 
 @pytest.mark.parametrize(("budget_s", "is_arm"), [(160.0, True), (110.0, False)])

@@ -64,15 +64,14 @@ def _write_data(comparison: Comparison, csv: Path | None, parquet: Path | None) 
     """Write the studies' frame; raises UsageError if its library is missing."""
     from tuner.record.frames import studies_frame
 
+    if parquet is not None and importlib.util.find_spec("pyarrow") is None:
+        raise UsageError(
+            "--parquet needs pyarrow, which is not installed: pip install 'tune-framework[parquet]'"
+        )
     frame = studies_frame((study.name, study.result) for study in comparison.studies)
     if csv is not None:
         write_whole(csv, frame.to_csv(index=False))
     if parquet is not None:
-        if importlib.util.find_spec("pyarrow") is None:
-            raise UsageError(
-                "--parquet needs pyarrow, which is not installed: pip install "
-                "'tune-framework[parquet]'"
-            )
         frame.to_parquet(parquet, index=False)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import shlex
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -23,7 +24,16 @@ _EXCLUDE_EACH_OTHER = (
     frozenset({"budget", "extend"}),
 )
 """One of these on the command line replaces the others of a file."""
-_HEADER = "# The options of this study. Use them again: tune-framework --config {name}\n\n"
+_OF_WHAT_IS_TUNED = frozenset(
+    {"url", "requests", "header", "batch", "batch_dim", "inputs", "tolerance", "allow_pickle"}
+)
+"""Options that belong to the model or server of a file, and go with it."""
+_HEADER = """\
+# The options that this study was begun with; from the folder where it was begun, this resumes it:
+#     tune-framework --config {path}
+# and with another --out it is measured again.
+"""
+_SECRET = "# Left out, because it holds a secret: {name}\n"
 
 
 def load_config(context: typer.Context, path: Path | None) -> Path | None:
@@ -36,6 +46,8 @@ def load_config(context: typer.Context, path: Path | None) -> Path | None:
         replaced = {
             name for group in _EXCLUDE_EACH_OTHER if group & given for name in group - given
         }
+        if "model" in replaced or "serve" in replaced:
+            replaced |= _OF_WHAT_IS_TUNED
         values = _read(path, _options(context))
         context.default_map = {k: v for k, v in values.items() if k not in replaced}
     return path
@@ -46,21 +58,33 @@ def given_options(context: typer.Context) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, option in _options(context).items():
         source = context.get_parameter_source(option.name)
-        if source is None or source.name not in ("COMMANDLINE", "DEFAULT_MAP"):
-            continue
-        value = context.params[option.name]
-        if isinstance(value, (list, tuple)):
-            found[name] = [redacted(str(each)) for each in value]
-        else:
-            is_plain = isinstance(value, (bool, int, float))
-            found[name] = value if is_plain else redacted(str(value))
+        if source is not None and source.name in ("COMMANDLINE", "DEFAULT_MAP"):
+            found[name] = _plain(context.params[option.name])
     return found
 
 
 def write_config(folder: Path, options: Mapping[str, Any]) -> None:
-    """Write options into the folder of a study; raises StorageFailed."""
-    path = folder / OPTIONS
-    write_whole(path, _HEADER.format(name=path.name) + tomli_w.dumps(options))
+    """Write the options of a study into its folder, unless an earlier session did.
+
+    Without those that hold a secret. Raises StorageFailed.
+    """
+    path = folder.absolute() / OPTIONS
+    if path.exists():
+        return
+    told = {**options, "out": str(path.parent)}
+    secret = [name for name, value in told.items() if redacted(str(value)) != str(value)]
+    text = _HEADER.format(path=shlex.quote(str(path)))
+    text += "".join(_SECRET.format(name=name) for name in secret)
+    write_whole(
+        path, f"{text}\n" + tomli_w.dumps({k: v for k, v in told.items() if k not in secret})
+    )
+
+
+def _plain(value: Any) -> Any:
+    """Return the value of an option as TOML can hold it; paths hold in every folder."""
+    if isinstance(value, (list, tuple)):
+        return [_plain(each) for each in value]
+    return str(value.absolute()) if isinstance(value, Path) else value
 
 
 def _options(context: typer.Context) -> dict[str, TyperOption]:
@@ -78,7 +102,7 @@ def _read(path: Path, options: Mapping[str, TyperOption]) -> dict[str, Any]:
         table = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise typer.BadParameter(f"cannot read {path}: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:  # of the decoders, and of absurd numbers
         raise typer.BadParameter(f"{path} is not TOML: {error}") from error
     found = {}
     for key, value in table.items():

@@ -29,7 +29,7 @@ def _note_options(
     command: TyperCommand | TyperGroup, context: typer.Context, arguments: list[str]
 ) -> None:
     """Note the options that are given; raises typer.BadParameter if one has two values."""
-    _, _, order = command.make_parser(context).parse_args(list(arguments))
+    _, rest, order = command.make_parser(context).parse_args(list(arguments))
     options = Counter(each for each in order if isinstance(each, TyperOption))
     context.meta[_GIVEN] = tuple(option.name for option in options)
     for option, n in options.items():
@@ -37,6 +37,9 @@ def _note_options(
             raise typer.BadParameter(
                 f"it is given {n} times; give it once", ctx=context, param=option
             )
+    if rest and command.name == "tune" and not context.resilient_parsing:
+        model = shlex.quote(rest[0])
+        context.fail(f"{rest[0]!r} is no option; to tune a model: tune-framework --model {model}")
 
 
 _HIDDEN = ("show_completion",)

@@ -70,7 +70,8 @@ class Change(msgspec.Struct, frozen=True):
     """Whether the same model became slower on the same hardware, by an interval without 1."""
     is_within_fleet: bool = False
     """Whether they are of two hosts of one fleet, neither of which replaces the other."""
-    is_same_hardware: bool = True
+    obstacle: str = ""
+    """Why the speeds of the two say nothing about each other; empty if they do."""
 
     @property
     def title(self) -> str:
@@ -138,15 +139,19 @@ def compare(studies: list[StudyFound]) -> Comparison:
     ordered = sorted(studies, key=_when)
     by_workload: dict[tuple[object, ...], list[StudyFound]] = defaultdict(list)
     for study in ordered:
-        r = study.result
-        slo = r.objective.slo
-        trace = None if slo is None or slo.trace is None else slo.trace.sha256
-        bound = None if slo is None else (slo.quantile, f"{slo.seconds:.2g}", trace)
-        load = (r.scenario, r.callers, bound, r.reference_batch)
-        by_workload[r.model, r.framework, *load, r.numerics].append(study)
+        by_workload[workload_of(study.result)].append(study)
     pairs = [pair for group in by_workload.values() for pair in _pairs(group)]
     pairs.sort(key=lambda pair: (_when(pair[1]), _when(pair[0])))
     return Comparison(ordered, [_change(before, after) for before, after in pairs])
+
+
+def workload_of(result: Result) -> tuple[object, ...]:
+    """Return what two studies have to share to be compared."""
+    slo = result.objective.slo
+    trace = None if slo is None or slo.trace is None else slo.trace.sha256
+    bound = None if slo is None else (slo.quantile, f"{slo.seconds:.2g}", trace)
+    load = (result.scenario, result.callers, bound, result.reference_batch)
+    return (result.model, result.framework, *load, result.numerics)
 
 
 def _when(study: StudyFound) -> tuple[str, str]:
@@ -186,8 +191,7 @@ def _change(before: StudyFound, after: StudyFound) -> Change:
     else:
         shifts.append(_shift("speedup", a.speedup, b.speedup, ("larger", "smaller")))
     is_within_fleet = _are_beside_each_other(before, after)
-    is_same_hardware = _hardware(a) == _hardware(b)
-    is_same = is_same_hardware and not _differing_models(a, b) and not is_within_fleet
+    obstacle = _obstacle(a, b, is_within_fleet)
     return Change(
         before.name,
         after.name,
@@ -199,10 +203,17 @@ def _change(before: StudyFound, after: StudyFound) -> Change:
             *_differing_settings(a, b),
         ],
         shifts,
-        is_same and any(shift.direction == "slower" for shift in shifts),
+        not obstacle and any(shift.direction == "slower" for shift in shifts),
         is_within_fleet,
-        is_same_hardware,
+        obstacle,
     )
+
+
+def _obstacle(a: Result, b: Result, is_within_fleet: bool) -> str:
+    """Return what keeps the speeds of two studies from being compared; empty if nothing does."""
+    if is_within_fleet or _hardware(a) != _hardware(b):
+        return "the hosts differ"
+    return "the model's file has changed" if _differing_models(a, b) else ""
 
 
 def _shift_of_default(a: Result, b: Result, words: tuple[Direction, Direction]) -> Shift:
@@ -298,7 +309,8 @@ def _differing_ways(a: Result, b: Result) -> list[str]:
 
 def _differing_settings(a: Result, b: Result) -> list[str]:
     old, new = _recommended(a), _recommended(b)
-    return _arrows({knob: (old.get(knob), new.get(knob)) for knob in dict.fromkeys((*old, *new))})
+    knobs = dict.fromkeys((*old, *new))
+    return _arrows({k: (old.get(k, "default"), new.get(k, "default")) for k in knobs})
 
 
 def _recommended(result: Result) -> dict[str, Value]:

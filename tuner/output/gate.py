@@ -8,7 +8,7 @@ from typing import Literal
 import msgspec
 
 from tuner.errors import UsageError
-from tuner.output.compare import Change, Comparison
+from tuner.output.compare import Comparison, StudyFound, compare, workload_of
 from tuner.output.values import ratio
 
 Outcome = Literal["passed", "failed", "undecided"]
@@ -34,23 +34,34 @@ def parse_condition(text: str) -> float:
 
 
 def judge(comparison: Comparison, share: float) -> list[Judged]:
-    """Return, for each pair of studies of one workload, whether it is slower by more than a share.
+    """Return, for each workload, whether its last study is slower than its first by a share.
 
     It is if the whole interval of the recommended speeds' ratio is below 1 - share. Raises
     UsageError if no two studies are of one workload.
     """
-    if not comparison.changes:
+    pairs = _first_and_last(comparison)
+    if not pairs:
         raise UsageError(
             "--fail-if compares two studies of the same model, framework and scenario, and these "
             "hold no two; name an earlier and a later one"
         )
-    return [_judged(change, share) for change in comparison.changes]
+    return [_judged(first, last, share) for first, last in pairs]
 
 
-def _judged(change: Change, share: float) -> Judged:
+def _first_and_last(comparison: Comparison) -> list[tuple[StudyFound, StudyFound]]:
+    by_workload: dict[object, list[StudyFound]] = {}
+    for study in comparison.studies:  # in the order of time
+        by_workload.setdefault(workload_of(study.result), []).append(study)
+    return [(each[0], each[-1]) for each in by_workload.values() if len(each) > 1]
+
+
+def _judged(first: StudyFound, last: StudyFound, share: float) -> Judged:
+    change = compare([first, last]).changes[0]
     (shift,) = (each for each in change.shifts if each.figure == "recommended speed")
-    if not change.is_same_hardware:
-        return Judged("undecided", f"{change.title}: the hosts differ, so speeds do not compare")
+    if change.obstacle:
+        return Judged("undecided", f"{change.title}: {change.obstacle}, so speeds do not compare")
+    if undecided := [each.name for each in (first, last) if each.result.verdict == "ambiguous"]:
+        return Judged("undecided", f"{change.title}: {' and '.join(undecided)} decided nothing")
     if shift.ratio is None:
         return Judged("undecided", f"{change.title}: {shift.note}")
     is_slower = shift.ratio.high < 1 - share

@@ -18,11 +18,12 @@ from tuner.record.interval import Interval
 from tuner.record.result import Result
 from tuner.record.winner_class import WinnerClass
 
+_BATCH = "workload.batch"
 SETTING = "setting."
 """Precedes a setting's name in the name of its column."""
 STUDIES = {
     "study": "name of the study: its folder",
-    "created": "when it was begun (UTC)",
+    "created": "when its last session began (UTC)",
     "tool_version": "version of tune-framework",
     "model": "as given to --model",
     "framework": "torch or tensorflow",
@@ -65,20 +66,19 @@ STUDIES = {
 TRIALS = {
     "number": "number of the trial, from 0",
     "source": "who proposed it: default, a recommendation's name, or a sampler",
-    "outcome": "ok, or how its launch failed",
+    "outcome": "measured, pruned, or how its launch failed",
     "reason": "why it failed, in words",
-    "n_launches": "launches of this configuration in the search",
     "search_ratio": "over the default in the search: a hint, not a claim",
-    "search_log_sd": "standard deviation of the ratio's natural logarithm",
+    "search_log_sd": "standard deviation of log(search_ratio), without the default's part in it",
 }
 """Followed by a column for each setting that any trial has."""
 ROUNDS = {
     "round": "number of the round",
     "is_early": "whether it belongs to an early verdict",
     "arm": "KNOB=VALUE of the configuration, or default",
-    "is_default": "whether that is the default",
+    "is_default": "whether nothing but the batch is set",
     "value": "measured in this round, in the objective's unit",
-    "ratio": "over the default of the same round; above 1 is better",
+    "ratio": "over the default of the same round at its best batch; above 1 is better",
 }
 RULES = {
     "framework": "torch or tensorflow",
@@ -96,9 +96,14 @@ RULES = {
 }
 _COUNTS = {
     "n_rounds", "n_won", "n_trials", "memory_peak_bytes", "default_memory_peak_bytes", "number",
-    "n_launches", "round", "n_models", "n_families",
+    "round", "n_models", "n_families",
 }  # fmt: skip
 """Columns of whole numbers, which pandas would turn into floats where one is missing."""
+_FIGURES = {
+    "search_ratio", "speedup", "speedup_low", "speedup_high", "value", "value_low", "value_high",
+    "default", "default_low", "default_high", "call_p50_s", "call_p99_s", "default_call_p50_s",
+    "default_call_p99_s", "drift", "top1_agreement", "seconds_to_decide", "search_log_sd", "ratio",
+}  # fmt: skip
 
 
 def studies_frame(studies: Iterable[tuple[str, Result]]) -> pd.DataFrame:
@@ -125,7 +130,6 @@ def trials_frame(result: Result) -> pd.DataFrame:
             "source": trial.source,
             "outcome": str(trial.outcome),
             "reason": trial.reason,
-            "n_launches": len(trial.launches),
             "search_ratio": trial.search_ratio,
             "search_log_sd": trial.search_sd,
             **{f"{SETTING}{knob}": value for knob, value in trial.configuration.items()},
@@ -138,13 +142,14 @@ def trials_frame(result: Result) -> pd.DataFrame:
 def rounds_frame(result: Result) -> pd.DataFrame:
     """Return one row per round and arm of the confirmation, with the columns ROUNDS."""
     section = result.confirmation
-    default = next((i for i, arm in enumerate(section.arms) if not arm), None)
+    batches = [_batch_of_default(arm, result) for arm in section.arms]
+    default = batches.index(result.default.batch) if result.default.batch in batches else None
     rows = [
         {
             "round": each.number,
             "is_early": n < section.n_early,
             "arm": _label(arm),
-            "is_default": i == default,
+            "is_default": batches[i] is not None,
             "value": None if log is None else result.objective.value(log),
             "ratio": _ratio(log, None if default is None else each.log_rates[default]),
         }
@@ -185,7 +190,7 @@ def _of_class(name: str, result: Result, winner_class: WinnerClass) -> dict[str,
         "framework": result.framework,
         "framework_version": result.versions.get(result.framework),
         "device": result.device,
-        "processor": result.host.identity.get("processor"),
+        "processor": (result.host.identity.get("processor") or {}).get("model"),
         "fingerprint": result.host.fingerprint,
         "scenario": result.scenario,
         "metric": result.objective.metric,
@@ -215,9 +220,18 @@ def _of_class(name: str, result: Result, winner_class: WinnerClass) -> dict[str,
     }
 
 
+def _batch_of_default(arm: Mapping[str, Value], result: Result) -> int | None:
+    """Return the batch of an arm that sets nothing else; None for any other arm."""
+    batch = arm.get(_BATCH, result.reference_batch)
+    return batch if not arm.keys() - {_BATCH} and isinstance(batch, int) else None
+
+
 def _frame(rows: Sequence[Mapping[str, Any]], columns: Iterable[str]) -> pd.DataFrame:
     frame = pd.DataFrame(list(rows), columns=list(columns))
-    return frame.astype({name: "Int64" for name in frame.columns if name in _COUNTS})
+    kinds = {name: "Int64" for name in frame.columns if name in _COUNTS}
+    # a column of which nothing is known would be one of objects
+    kinds |= {name: "float64" for name in frame.columns if name in _FIGURES}
+    return frame.astype(kinds)
 
 
 def _condition(condition: Condition | None) -> str | None:

@@ -83,7 +83,7 @@ class Claims:
         none_chosen = () if early else (*finalists.values(),)
         self._arms_chosen = chosen.arms if chosen else none_chosen
         self.arms = tuple(dict.fromkeys([*self._arms_chosen, *early]))
-        """The rounds of the confirmation, in their order, and those of the early verdict."""
+        """The arms of the confirmation, in their order, and that of the early verdict."""
         self._others = [c for c in self.arms if c not in finalists.values()]
         self._disturbed = disturbed_share(store.launches.values())
         self.rounds = Rounds(store, self.objective, n_rounds)

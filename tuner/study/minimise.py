@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from tuner.measurement.confirmation import ONE_SIDED
 from tuner.record.configuration import Configuration
@@ -68,6 +68,7 @@ def minimise(study: Study) -> Steps[None]:
     for winner_class in by_gain:  # what the others' shares left: unproven, a finalist is refused
         yield from by_class[winner_class].drop_costly(TimeShare(1))
     unproven_ones: dict[WinnerClass, tuple[Configuration, list[str]]] = {}
+    accepted = {k: c for k, c in finalists.items() if k not in waiting}
     for n, (winner_class, reduction) in enumerate(by_class.items()):
         shortest, removed = yield from reduction.carry_out(TimeShare(len(waiting) - n))
         if removed and (yield from is_fragile(study, shortest)):
@@ -77,6 +78,7 @@ def minimise(study: Study) -> Steps[None]:
             unproven_ones[winner_class] = (shortest, removed)
         else:
             study.store.add(FinalistNamed(Phase.MINIMISE, winner_class, shortest, tuple(removed)))
+            accepted[winner_class] = shortest
     refused: list[WinnerClass] = []
     for winner_class in filter(unproven_ones.__contains__, by_gain):
         shortest, removed = unproven_ones[winner_class]
@@ -85,7 +87,7 @@ def minimise(study: Study) -> Steps[None]:
         if proved == shortest or not (yield from is_fragile(study, proved)):
             shortest, removed = proved, dropped
         why = why_not(study, shortest)
-        if why and (yield from _rounds_may_prove(study, winner_class, shortest)):
+        if why and (yield from _rounds_may_prove(study, {**accepted, winner_class: shortest})):
             why = ""
         if why:
             if beats_default(study.evaluation, shortest):
@@ -93,6 +95,7 @@ def minimise(study: Study) -> Steps[None]:
             refused.append(winner_class)
             continue
         study.store.add(FinalistNamed(Phase.MINIMISE, winner_class, shortest, tuple(removed)))
+        accepted[winner_class] = shortest
     for winner_class in refused:  # last: what was measured for the others may stand in here too
         study.store.add(FinalistNamed(Phase.MINIMISE, winner_class, _stand_in(study, winner_class)))
     if not is_complete:
@@ -117,19 +120,19 @@ def why_not(study: Study, configuration: Configuration) -> str:
     return why_unjustified(study, configuration)
 
 
-def _rounds_may_prove(
-    study: Study, winner_class: WinnerClass, configuration: Configuration
-) -> Steps[bool]:
-    """Tell whether the confirmation has time for a finalist and for it without its costly settings.
+def _rounds_may_prove(study: Study, finalists: Mapping[WinnerClass, Configuration]) -> Steps[bool]:
+    """Tell whether the confirmation has time for finalists and for each without costly settings.
 
-    No launch of the search is needed then: rounds are the better proof.
+    No launch of the search is needed then: rounds are the better proof. finalists: the one in
+    question last, after those that were accepted, whose own proof must not be left out.
     """
+    *_, configuration = finalists.values()
     if why_unseen(study, configuration) or not awaits_rounds(study, configuration):
         return False
-    leaner = without_costly(study, configuration)
-    wanted = ArmsWanted({winner_class: configuration}, {configuration: leaner}, (), ())
-    fitting = yield from ask(wanted)
-    return not isinstance(fitting, NoTime) and all(c in fitting.arms for c in leaner)
+    leaner = {c: without_costly(study, c) for c in dict.fromkeys(finalists.values())}
+    fitting = yield from ask(ArmsWanted(finalists, leaner, (), ()))
+    needed = [c for shorter in leaner.values() for c in shorter]
+    return not isinstance(fitting, NoTime) and all(c in fitting.arms for c in needed)
 
 
 def why_unseen(study: Study, configuration: Configuration) -> str:

@@ -28,7 +28,9 @@ from tuner.study.study import Study
 def settled(study: Study) -> Mapping[WinnerClass, Claim]:
     """Return the claims that the extents before this one decided, by class.
 
-    Not that nothing came near the default in the search, which goes on.
+    Scores and costs are those of the time when a claim was decided; a failure or an exceeded bound
+    counts whenever it was seen. Not that nothing came near the default in the search, which goes
+    on.
     """
     store = study.store
     found: dict[WinnerClass, Claim] = {}
@@ -45,7 +47,8 @@ def settled(study: Study) -> Mapping[WinnerClass, Claim]:
         claims = claims_by(then, finalists, chosen, dict(found), n_rounds)
         for winner_class in WinnerClass:
             claim = claims.claim(winner_class)
-            if claim.verdict != "ambiguous" and not is_default(claim.configuration):
+            is_decided = claim.verdict != "ambiguous" and not is_default(claim.configuration)
+            if is_decided and study.evaluation.may_win(claim.configuration):
                 found[winner_class] = claim
     return found
 
