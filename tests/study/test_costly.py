@@ -37,9 +37,9 @@ from tuner.record.journal import (
     RoundDone,
     WarningNoted,
 )
-from tuner.record.launch import Ending, Purpose, Share
+from tuner.record.launch import Purpose, Share
 from tuner.record.objective import THROUGHPUT, Bound, Objective
-from tuner.record.outcome import Outcome
+from tuner.record.outcome import Ending, Outcome
 from tuner.record.store import Store
 from tuner.record.winner_class import WinnerClass
 from tuner.space.knobs_of.launch import BATCH
