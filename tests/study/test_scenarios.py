@@ -167,5 +167,5 @@ def test_nothing_beyond_a_bound_is_recommended(tmp_path: Path) -> None:
     assert others
     assert {t["outcome"] for t in others} == {"over_bound"}
     assert result["verdict"] != "faster"
-    assert any("the default itself lies beyond" in text for text in result["warnings"])
+    assert any("the default itself exceeds the bound" in text for text in result["warnings"])
     assert result["default"]["over_bound"]
