@@ -1,6 +1,6 @@
 """Fleets on a real Ray cluster of several nodes, with the fake framework.
 
-Hosts vanish, drivers die, the same command goes on.
+Hosts vanish, drivers die, the same command resumes.
 """
 
 import json
@@ -177,7 +177,7 @@ def test_a_driver_that_was_stopped_or_killed_goes_on_by_the_same_command(
     driver.send_signal(signal.SIGINT)
     said = ended(driver)
     assert driver.returncode == 130
-    assert "the same command goes on" in said
+    assert "the same command resumes" in said
     nobody_is_at_work(cluster)
     before = journal(tmp_path).read_bytes()
     driver = drivers.begin(cluster.address, asked, tmp_path)

@@ -56,6 +56,10 @@ FAULTS: dict[str, Callable[[Result], Result]] = {
     "the winner of same_precision is faster and has no speedup": without_ratio,
     "its verdict or speedup is not that of its winner of": lambda r: replace(r, speedup=None),
     "its best_baseline 'nobody' is no baseline of it": lambda r: replace(r, best_baseline="nobody"),
+    "its device is 'cuda', and host.identity names no GPU": lambda r: replace(r, device="cuda"),
+    "its metric 'joy' is unknown": lambda r: replace(
+        r, objective=replace(r.objective, metric="joy")
+    ),
     "a ratio in it is not above 0": lambda r: with_ratio(r, "trials", 0.0),
     "the default's value in its search is not above 0": lambda r: replace(
         r, default=replace(r.default, search_value=0.0)

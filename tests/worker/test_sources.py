@@ -188,7 +188,7 @@ UNUSABLE: list[Unusable] = [
     ("own.py", {}, "states no MODEL"),
     ("own.py:bare", {}, "return a pair (model, one batch of inputs)"),
     ("own.py:text", {}, "neither a torch.nn.Module nor a keras.Model"),
-    ("own.py:nothing", {}, "unknown function of own.py 'nothing'"),
+    ("own.py:nothing", {}, "own.py 'nothing': there are bare, text"),
     ("own.py:broken", {}, "ValueError: as a user's code may (line 10)"),
     ("own.py:bare", {"x": np.ones((3, 4))}, "holds 3 samples of x; at least 8"),
     ("own.py:pair", {"x": np.ones((9, 4)), "y": np.ones((8, 4))}, "equally many samples"),

@@ -11,8 +11,10 @@ from typing import Any
 import msgspec
 
 from tuner.record.interval import Interval
+from tuner.record.objective import METRICS
 from tuner.record.result import READABLE_VERSIONS, Result
 from tuner.record.winner_class import WinnerClass
+from tuner.record.workload import CPU
 
 _LARGEST = 2**63
 """No count of ours reaches it, and no float is too small to hold it."""
@@ -47,6 +49,8 @@ def fault_of_result(result: Result) -> str | None:
     if result.schema_version not in READABLE_VERSIONS:
         readable = " and ".join(map(str, READABLE_VERSIONS))
         return f"it is of version {result.schema_version}, and this tool reads {readable}"
+    if result.objective.metric not in METRICS:
+        return f"its metric {result.objective.metric!r} is unknown"
     return (
         _fault_of_winners(result)
         or _fault_of_parts(result, "")
@@ -128,4 +132,6 @@ def _fault_of_host(result: Result) -> str | None:
         msgspec.convert(result.host.identity, _Identity)
     except msgspec.ValidationError as error:
         return f"host.identity: {error}"
+    if result.device != CPU and not result.host.identity.get("gpus"):
+        return f"its device is {result.device!r}, and host.identity names no GPU"
     return None
