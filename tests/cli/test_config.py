@@ -94,6 +94,12 @@ def test_the_command_line_replaces_what_excludes_it(here: Here, tmp_path: Path) 
     assert "--extend continues a study, and there is none in nowhere" in done.stderr
 
 
+def test_another_model_keeps_what_the_file_says_of_models(here: Here, tmp_path: Path) -> None:
+    (tmp_path / "mine.toml").write_text('model = "fc"\nbatch = 0\nhw = "fake"')
+    done = here("--config", "mine.toml", "--model", "fake", "--dry-run")
+    assert "'--batch'" in done.stderr  # it was read, and refused
+
+
 def test_the_first_help_fits_a_screen_and_names_the_whole(here: Here) -> None:
     short = here("--help").stdout
     assert len(short.splitlines()) <= 60

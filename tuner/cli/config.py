@@ -24,10 +24,11 @@ _EXCLUDE_EACH_OTHER = (
     frozenset({"budget", "extend"}),
 )
 """One of these on the command line replaces the others of a file."""
-_OF_WHAT_IS_TUNED = frozenset(
-    {"url", "requests", "header", "batch", "batch_dim", "inputs", "tolerance", "allow_pickle"}
-)
-"""Options that belong to the model or server of a file, and go with it."""
+_BELONG_TO = {
+    "model": frozenset({"batch", "batch_dim", "inputs", "tolerance", "allow_pickle"}),
+    "serve": frozenset({"url", "requests", "header"}),
+}
+"""Options that go with the model or the server of a file if another kind replaces it."""
 _HEADER = """\
 # The options that this study was begun with; from the folder where it was begun, this resumes it:
 #     tune-framework --config {path}
@@ -46,9 +47,9 @@ def load_config(context: typer.Context, path: Path | None) -> Path | None:
         replaced = {
             name for group in _EXCLUDE_EACH_OTHER if group & given for name in group - given
         }
-        if "model" in replaced or "serve" in replaced:
-            replaced |= _OF_WHAT_IS_TUNED
         values = _read(path, _options(context))
+        for what in replaced & values.keys() & _BELONG_TO.keys():
+            replaced |= _BELONG_TO[what]
         context.default_map = {k: v for k, v in values.items() if k not in replaced}
     return path
 
@@ -72,6 +73,7 @@ def write_config(folder: Path, options: Mapping[str, Any]) -> None:
     if path.exists():
         return
     told = {**options, "out": str(path.parent)}
+    told.pop("extend", None)  # of a study that has no such file yet; each repetition would add it
     secret = [name for name, value in told.items() if redacted(str(value)) != str(value)]
     text = _HEADER.format(path=shlex.quote(str(path)))
     text += "".join(_SECRET.format(name=name) for name in secret)

@@ -165,9 +165,7 @@ def rules_frame(guidelines: Guidelines) -> pd.DataFrame:
         {
             "framework": rule.framework,
             "setting": rule.setting,
-            "condition": None
-            if (c := rule.condition) is None
-            else f"{c.fact} {c.relation} {c.value}",
+            "condition": _condition(rule.condition),
             "advice": rule.advice,
             **_interval("effect", rule.effect),
             **_interval("expected", rule.expected),
