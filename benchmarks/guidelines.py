@@ -37,7 +37,7 @@ PRECISION = {"autocast", "policy", "precision"}
 WORTH_SCORING = math.log(1.10)
 
 
-class Told(NamedTuple):
+class Prediction(NamedTuple):
     """An effect that was foretold by other families."""
 
     model: str
@@ -74,7 +74,7 @@ def left_out(
         )
 
 
-def predicted_effects(recordings: Sequence[Recording]) -> list[Told]:
+def predicted_effects(recordings: Sequence[Recording]) -> list[Prediction]:
     """Return every effect of a single setting, beside what other families' rules said of it."""
     found = []
     for studies, guidelines in left_out(recordings):
@@ -87,7 +87,7 @@ def predicted_effects(recordings: Sequence[Recording]) -> list[Told]:
                 t = -float(stdtrit(rule.n_families - 1, 0.05))
                 held = abs(value - rule.mean) <= t * math.hypot(rule.spread, error)
                 half = math.expm1(t * rule.spread)
-                found.append(Told(study.model, study.framework, setting, value, held, half))
+                found.append(Prediction(study.model, study.framework, setting, value, held, half))
     return found
 
 
@@ -148,7 +148,9 @@ def log_gain(
     return sum(value for value, _ in used), math.hypot(*(error for _, error in used), 0.0)
 
 
-def over_models(rows: Sequence[Told], of: Callable[[list[int]], float]) -> tuple[float, float]:
+def over_models(
+    rows: Sequence[Prediction], of: Callable[[list[int]], float]
+) -> tuple[float, float]:
     """Return the 95 % interval of a figure of rows (by their indices), models resampled."""
     by_model: dict[str, list[int]] = {}
     for i, row in enumerate(rows):
@@ -162,7 +164,7 @@ def over_models(rows: Sequence[Told], of: Callable[[list[int]], float]) -> tuple
     return float(low), float(high)
 
 
-def tell_effects(told: Sequence[Told]) -> None:
+def tell_effects(told: Sequence[Prediction]) -> None:
     """Print whether intervals hold, and how wide they are."""
     held = statistics.fmean(each.held for each in told)
     low, high = over_models(told, lambda chosen: statistics.fmean(told[i].held for i in chosen))

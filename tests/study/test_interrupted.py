@@ -87,7 +87,7 @@ def check_gone_on_with(cwd: Path, printed: str) -> None:
     assert result["verdict"] == "faster"
     assert (
         result["winners"]["same_precision"]["output_drift"] is not None
-    )  # checked, be it before a kill
+    )  # checked, also before a kill
     check_seconds(result)
     assert result["environment"] == {}
     assert any("this shell has FAKE_THREADS=8" in text for text in result["warnings"])

@@ -144,7 +144,7 @@ class Slice(msgspec.Struct, frozen=True):
     latency: Latency | None = None
     """Percentiles of the calls below, for readers who need no more."""
     energy_j: float | None = None
-    """The energy of the measured card, whoever computed; None if nothing shows it."""
+    """The energy of the measured card, whichever process used it; None if nothing shows it."""
     packed_calls: bytes = b""
     """Seconds of every call, in their order; a team's, instance by instance. Empty where calls were
     not timed one by one, and in launches of earlier versions. Single precision, little-endian.

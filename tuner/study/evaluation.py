@@ -27,7 +27,7 @@ from tuner.record.store import Store
 from tuner.record.winner_class import WinnerClass
 from tuner.space.catalogue import allowed_in, is_default
 from tuner.space.knobs_of.launch import BATCH
-from tuner.study.resource_costs import ResourceCost, resource_costs_of
+from tuner.study.resource_costs import resource_costs_of
 
 DEGRADED = 0.5
 """Next to a busy neighbour: what keeps less than this of the share that the default keeps."""
@@ -55,14 +55,8 @@ class Fault(msgspec.Struct, frozen=True):
 
 
 class Row(msgspec.Struct, frozen=True):
-    """What is known about a configuration."""
+    """What is known about a configuration, apart from its score and costs."""
 
-    score: float | None
-    """Logarithm of its value, without the machine's drift. None if it was never measured."""
-    n_launches: int
-    """Launches that the score rests on."""
-    cost: ResourceCost | None
-    """None if it was never launched."""
     unobservable: frozenset[str]
     """Settings whose effect nothing in the process shows."""
     retained: float | None
@@ -185,9 +179,6 @@ class Evaluation:
         if configuration not in self._rows:
             degrades = self._degrades(configuration)
             self._rows[configuration] = Row(
-                score=self.score(configuration),
-                n_launches=self.n_launches(configuration),
-                cost=self.resource_costs.get(configuration),
                 unobservable=self._unobservable.get(configuration, frozenset()),
                 retained=self._retained.get(configuration),
                 exceeds=self._exceeds.get(configuration, ""),
