@@ -3,14 +3,16 @@
     python tests/virtual.py --model fake --hw fake --budget 10s ...
 
 Everything else is real: the command line, the worker processes, their deaths, the files. What a
-budget holds then depends on the study alone. The fake's speed is its own already; here it also
-passes for undisturbed whatever else the host does, so that no launch waits for quiet.
+budget holds then depends on the study alone. The fake's speed is its own already; here its noise
+and drift are the same in every run, and it passes for undisturbed whatever else the host does, so
+that no launch waits for quiet.
 
 For the tests' sake no file is synced, which only a power failure would show, a
 report has its figures only where DRAWS is set, and workers are forked (seed.py) but where STARTS
 is set.
 """
 
+import itertools
 import json
 import os
 import select
@@ -18,7 +20,7 @@ import socket
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -36,8 +38,10 @@ from tuner.launchers.conversations import Conversation
 from tuner.launchers.instance_group import InstanceGroup
 from tuner.launchers.testbed import ThisHost
 from tuner.output.figures.drawing import NotDrawn
-from tuner.record.launch import Interference
+from tuner.record.launch import Built, Checked, Interference
 from tuner.record.protocol import Command, Measured, Reply
+from tuner.space.launching import LaunchPlan
+from tuner.worker.frameworks.fake.parts import MOMENT
 
 START_S, ASK_S = 0.1, 0.01
 """What the start of a launch's processes and each of its steps take: as on a quick, quiet host."""
@@ -50,8 +54,8 @@ STARTS = "TUNE_FRAMEWORK_TEST_STARTS"
 SEED = Path(__file__).with_name("seed.py")
 
 
-MOST_TOGETHER = 2
-"""Launches that are prepared side by side, however many cores the host has."""
+MOST_TOGETHER = 1
+"""Launches that are prepared side by side: of two, the host decides which answers first."""
 
 LOADGEN_S = 2.0
 """What LoadGen sends requests for: its seconds are those of the wall clock."""
@@ -120,17 +124,28 @@ def spare() -> None:
 def _group_on(clock: VirtualClock) -> type[InstanceGroup]:
     """Return processes of a launch that advance a clock, and that nothing disturbs."""
 
+    numbers = itertools.count()
+
     class Group(InstanceGroup):
-        def __init__(self, *given: Any, **named: Any) -> None:
+        def __init__(
+            self, plans: Sequence[LaunchPlan], log: Path, extra: Mapping[str, str], **named: Any
+        ) -> None:
             clock.advance(START_S)
-            super().__init__(*given, **named)
+            moment = {MOMENT: f"{next(numbers)} {clock.now_s()}"}
+            super().__init__(plans, log, {**extra, **moment}, **named)
 
         def asking(self, command: Command, timeout_s: float, tell: Any) -> Conversation[Reply]:
             clock.advance(ASK_S)
             reply = yield from super().asking(command, timeout_s, tell)
-            if isinstance(reply, Measured):
-                undisturbed = msgspec.structs.replace(reply.slice, interference=Interference())
-                return msgspec.structs.replace(reply, slice=undisturbed)
+            replace = msgspec.structs.replace
+            match reply:
+                case Measured(slice=told):
+                    own = replace(told, at=clock.now_s(), interference=Interference())
+                    return replace(reply, slice=own)
+                case Built():
+                    return replace(reply, import_s=ASK_S, build_s=ASK_S)
+                case Checked():
+                    return replace(reply, seconds=ASK_S)
             return reply
 
     return Group

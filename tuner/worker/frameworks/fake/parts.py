@@ -34,6 +34,9 @@ from tuner.worker.frameworks.prepared import Arguments, CalledInstead, Caller
 from tuner.worker.graph import Node
 
 _SAFE_BYTES = 8 << 30
+MOMENT = "TUNE_FRAMEWORK_FAKE_MOMENT"
+"""The variable that fixes what a launch draws and when it runs: "SEED SECONDS". Without it, noise
+is drawn anew for each process, and the drift follows the host's clock."""
 _ON_A_CARD = DeviceMemory(300 << 20, 400 << 20, 400 << 20, 80 << 30)
 
 
@@ -93,8 +96,14 @@ class FakeBuild(NoWeightCache):
     def adopt(self, model: Any) -> None:
         """Take the surface; faults of the building kind happen here."""
         self.surface: Surface = model
+        seed, _, moment = os.environ.get(MOMENT, "").partition(" ")
+        self.now_s = float(moment) if moment else None
         # a launch's own speed: drawn anew for every process, like address layout
-        self.random = np.random.default_rng()
+        self.random = (
+            draw("launch", seed, os.environ.get("TUNE_FRAMEWORK_RANK", "0"))
+            if seed
+            else np.random.default_rng()
+        )
         self.launch_effect = float(self.random.normal(0, self.surface.noise))
         time.sleep(self.surface.start_s)
 
@@ -202,12 +211,12 @@ class FakeInference:
                 time.sleep(1e6)
             if self._build.fault == "lonely" and _runs_beside(b"tuner.worker.busy"):
                 os.kill(os.getpid(), signal.SIGKILL)
-            real = time.monotonic()
+            now_s = time.monotonic() if self._build.now_s is None else self._build.now_s
             log_rate = (
                 truth
                 + self._build.launch_effect
                 + float(self._build.random.normal(0, self._build.surface.noise / 2))
-                + self._build.surface.drift * math.sin(real / 7 + self._build.surface.seed)
+                + self._build.surface.drift * math.sin(now_s / 7 + self._build.surface.seed)
             )
             self.now += batch / math.exp(log_rate)
             if calls == 0 and compiles:
