@@ -15,6 +15,7 @@ from tuner.cli import report
 from tuner.cli.summary import show
 from tuner.output.advice import arms, in_words, to_apply
 from tuner.output.headline import next_steps
+from tuner.output.measured import measured
 from tuner.output.report import render
 from tuner.output.values import ratio
 from tuner.record.files import SCHEMAS, read_result, write_result
@@ -141,22 +142,25 @@ def test_what_each_setting_is_worth_is_told_with_its_evidence(
 
 
 @pytest.mark.parametrize("template", ["report.md.j2", "report.html.j2"])
-def test_instances_are_said_to_answer_later_and_to_be_summed(result: Result, template: str) -> None:
+def test_calls_of_instances_stand_in_columns_and_rates_are_said_to_be_summed(
+    result: Result, template: str
+) -> None:
     data: dict[str, Any] = json.loads(msgspec.json.encode(result))
     settings = {"launch.instances": 2, "workload.batch": 16}
     call = {"p50_s": 0.02, "p99_s": 0.031, "n_calls": 90}
     data["winners"]["same_precision"] |= {"configuration": settings, "call": call}
     data["default"] |= {"call": {"p50_s": 0.0123, "p99_s": 0.02, "n_calls": 80}, "batch": 4}
-    text = render(msgspec.convert(data, Result), template).replace("&#39;", "'")
-    assert (
-        "Its rate is the sum of its instances'. Half of the calls of each of 2 instances with 16 "
-        "items take at most 20 ms, 99 % at most 31 ms; the default's with 4 items: 12.3 ms and "
-        "20 ms (90 and 80 calls were timed)."
-    ) in text
+    changed = msgspec.convert(data, Result)
+    table = measured(changed)
+    by_name = {row[0]: dict(zip(table.heads, row, strict=True)) for row in table.rows}
+    figures = ("batch", "median call", "99 % of calls", "calls timed")
+    assert [by_name["same precision"][f] for f in figures] == ["16", "20 ms", "31 ms", "90"]
+    assert [by_name["default"][f] for f in figures] == ["4", "12.3 ms", "20 ms", "80"]
+    text = render(changed, template)
+    assert "The rate of several instances is the sum of theirs" in text
+    assert all(cell in text for row in table.rows for cell in row)
     data["winners"]["same_precision"]["configuration"] = {"fake.streams": 2}
-    alone = render(msgspec.convert(data, Result), template)
-    assert "Half of the calls with 4 items take at most 20 ms" in alone
-    assert "the sum of" not in alone
+    assert "the sum of" not in render(msgspec.convert(data, Result), template)
 
 
 @pytest.mark.parametrize("path", sorted(SAMPLES.glob("*.json")), ids=lambda path: path.stem)
@@ -510,8 +514,10 @@ def test_what_disturbed_calls_did_to_a_latency_is_shown_beside_it(
         default = msgspec.structs.replace(
             result.default, value=value, value_undisturbed=undisturbed
         )
-        text = render(msgspec.structs.replace(result, default=default), template)
-        assert ("20 (19.5 - 20.5) items/s without disturbed calls" in text) == is_shown
+        changed = msgspec.structs.replace(result, default=default)
+        text, table = render(changed, template), measured(changed)
+        assert ("20 (19.5 - 20.5)" in text) == is_shown
+        assert ("items/s without disturbed calls" in table.heads) == is_shown
 
 
 @pytest.mark.parametrize("template", ["report.md.j2", "report.html.j2"])
@@ -542,7 +548,7 @@ def test_how_much_may_be_left_to_find_is_said_where_it_is_little(
     [
         ((0.0, 0.0, 0.185, 0, 12, "stable"), "Stable: nearly every start of your program gains"),
         ((1 / 3, 0.11, 0.65, 3, 9, "unstable"), "some starts of your program are slower than the"),
-        ((0.0, 0.0, 0.445, 0, 4, "unknown"), "gains is unknown, for want of rounds (in 0 of 4"),
+        ((0.0, 0.0, 0.445, 0, 4, "unknown"), "gains is unknown, for want of rounds."),
         (None, ""),  # a result of an earlier version
     ],
 )
@@ -555,6 +561,12 @@ def test_whether_every_launch_of_a_winner_gains_is_told_in_words(
     if told is not None:
         names = ("probability", "low", "high", "n_slower", "n_rounds", "word")
         data["winners"]["same_precision"]["stability"] = dict(zip(names, told, strict=True))
-    text = html.unescape(render(msgspec.convert(data, Result), template))
-    assert text.count("of all launches may be") == (told is not None)
+    result = msgspec.convert(data, Result)
+    text, table = html.unescape(render(result, template)), measured(result)
+    assert ("launches that may be slower" in text) == (told is not None)
     assert words in text
+    row = next(row for row in table.rows if row[0] == "same precision")
+    if told is not None:
+        cells = dict(zip(table.heads, row, strict=True))
+        assert cells["slower in"] == f"{told[3]} of {told[4]} rounds"
+        assert cells["launches that may be slower"] == f"{told[1]:.0%} - {told[2]:.0%}"

@@ -103,7 +103,7 @@ def assemble(study: Study, context: Context) -> Result:
         noise_floor=claims.noise_floor(winner_class),
         noise=noise_section(store, claims, winner_class),
         confirmation=confirmation_section(store, claims),
-        trials=trials(evaluation),
+        trials=trials(store, evaluation),
         contributions=winners[winner_class].contributions,
         seconds=seconds(store, wall_s),
         seconds_by_phase=seconds_by_phase(store, wall_s),

@@ -36,6 +36,12 @@ def device_memory(records: list[LaunchRecord]) -> DeviceMemory | None:
     return max(known, key=lambda memory: memory.reserved_peak_bytes, default=None)
 
 
+def memory_held(records: list[LaunchRecord]) -> int | None:
+    """Return the peak memory in bytes: the card's where one computes, else the host's."""
+    on_card = device_memory(records)
+    return memory_peak(records) if on_card is None else on_card.reserved_peak_bytes
+
+
 def joules_per_item(records: list[LaunchRecord]) -> float | None:
     """Return the card's energy per item, the median over confirming slices.
 

@@ -7,11 +7,12 @@ from collections import defaultdict
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from tuner.analysis.launches import call_times, launches_of, memory_held
 from tuner.host.interference import disturbances, n_disturbed
 from tuner.measurement.confirmation import ALPHA
 from tuner.measurement.passes import passes_of
 from tuner.record.designed import DesignedCell, DesignedSection
-from tuner.record.journal import ArmsChosen, Cell, DesignFixed, TransferNoted
+from tuner.record.journal import ArmsChosen, Cell, DesignFixed, TransferNoted, TrialNoted
 from tuner.record.launch import LaunchRecord, Purpose, Slice
 from tuner.record.objective import Objective
 from tuner.record.outcome import Outcome
@@ -62,27 +63,29 @@ def noise_section(store: Store, claims: Claims, winner_class: WinnerClass) -> No
     )
 
 
-def trials(evaluation: Evaluation) -> list[TrialSection]:
+def trials(store: Store, evaluation: Evaluation) -> list[TrialSection]:
     """Return every trial, in the order in which they were noted."""
-    ratios = {t.number: rounded(evaluation.ratio(t.configuration)) for t in evaluation.trials()}
-    over = {t.number: evaluation.row(t.configuration).over_bound for t in evaluation.trials()}
-    return [
-        TrialSection(
-            number=trial.number,
-            configuration=trial.configuration.as_dict(),
-            source=trial.source,
-            outcome=Outcome.OVER_BOUND if over[trial.number] else trial.ending.outcome,
-            reason=over[trial.number] or trial.ending.reason,
-            launches=list(trial.launches),
-            search_ratio=ratios[trial.number],
-            search_sd=(
-                None
-                if ratios[trial.number] is None
-                else rounded(evaluation.score_sd(trial.configuration))
-            ),
-        )
-        for trial in evaluation.trials()
-    ]
+    return [_trial(store, evaluation, trial) for trial in evaluation.trials()]
+
+
+def _trial(store: Store, evaluation: Evaluation, trial: TrialNoted) -> TrialSection:
+    configuration = trial.configuration
+    ratio = rounded(evaluation.ratio(configuration))
+    over = evaluation.row(configuration).over_bound
+    records = launches_of(store, configuration)
+    call = call_times(records, evaluation.objective)
+    return TrialSection(
+        number=trial.number,
+        configuration=configuration.as_dict(),
+        source=trial.source,
+        outcome=Outcome.OVER_BOUND if over else trial.ending.outcome,
+        reason=over or trial.ending.reason,
+        launches=list(trial.launches),
+        search_ratio=ratio,
+        search_sd=None if ratio is None else rounded(evaluation.score_sd(configuration)),
+        call_p50_s=None if call is None else call.p50_s,
+        memory_bytes=memory_held(records),
+    )
 
 
 def learnt_from(store: Store) -> LearntFrom | None:

@@ -9,6 +9,7 @@ from itertools import pairwise
 
 import msgspec
 
+from tuner.output.headline import class_name
 from tuner.output.phrases import settings
 from tuner.record.configuration import Value
 from tuner.record.result import Result
@@ -95,7 +96,7 @@ def _option_and_value(word: str, options: Sequence[str]) -> list[str]:
 def arms(result: Result) -> list[Arm]:
     """Return the arms of the confirmation, lettered in the order of the rounds' columns."""
     return [
-        Arm(_letter(i), _who(result, configuration), settings(configuration))
+        Arm(_letter(i), named_as(result, configuration) or "a finalist", settings(configuration))
         for i, configuration in enumerate(result.confirmation.arms)
     ]
 
@@ -107,13 +108,16 @@ def _letter(i: int) -> str:
     return before + letters[i % len(letters)]
 
 
-def _who(result: Result, configuration: dict[str, Value]) -> str:
-    """Name an arm; the default at another batch is the default too."""
+def named_as(result: Result, configuration: dict[str, Value]) -> str:
+    """Name a configuration by the winners and recommendations that it is; empty if it is none.
+
+    The default at another batch is the default too.
+    """
     bare = {knob: value for knob, value in configuration.items() if knob != BATCH}
     if not bare:
         return "the default"
     winners = [
-        class_title(k) for k, w in result.winners.items() if w.configuration == configuration
+        class_name(w, k) for k, w in result.winners.items() if w.configuration == configuration
     ]
     names = [b.name for b in result.baselines if b.configuration == bare and not b.same_as]
     at_reference = [
@@ -121,7 +125,7 @@ def _who(result: Result, configuration: dict[str, Value]) -> str:
         for k in WinnerClass
         if not winners and _bare(result.winners[k].configuration) == bare
     ]
-    return ", ".join([*winners, *names, *at_reference[:1]]) or "a finalist"
+    return ", ".join([*winners, *names, *at_reference[:1]])
 
 
 def _bare(configuration: dict[str, Value]) -> dict[str, Value]:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from tuner.output.values import ratio
-from tuner.record.configuration import Value
-from tuner.record.figures import figure
 from tuner.record.journal import TRANSFERRED
 from tuner.record.output_check import OutputCheck
 from tuner.record.result import (
@@ -16,7 +14,7 @@ from tuner.record.result import (
     WinnerSection,
 )
 from tuner.space.catalogue import class_title
-from tuner.space.knobs_of.launch import BATCH, INSTANCES
+from tuner.space.knobs_of.launch import INSTANCES
 
 _TELLING = 0.5
 """Share of a class: to say that less than this may be better takes five draws."""
@@ -100,10 +98,7 @@ def steadiness(winner: WinnerSection) -> str:
         "the default",
         "unknown": "Whether every start of your program gains is unknown, for want of rounds",
     }[found.word]
-    return (
-        f"{meaning} (in {found.n_slower} of {found.n_rounds} rounds its launch was slower than the "
-        f"default's beside it, so that {found.low:.0%} to {found.high:.0%} of all launches may be)."
-    )
+    return f"{meaning}."
 
 
 def typical(winner: WinnerSection) -> str:
@@ -194,51 +189,5 @@ def memory(winner: WinnerSection) -> str:
     return "-" if size is None else f"{size / 2**20:.0f} MiB"
 
 
-def calling(winner: WinnerSection, result: Result) -> str:
-    """Write the time of a call next to the default's: instances raise the rate and the latency."""
-    mine, default = winner.call, result.default.call
-    if mine is None or default is None or not winner.configuration:
-        return ""
-    batch = winner.configuration.get(BATCH, result.reference_batch)
-    n = winner.configuration.get(INSTANCES, 1)
-    team = f" of each of {n} instances" if n != 1 else ""
-    summed = "Its rate is the sum of its instances'. " if n != 1 else ""
-    return summed + (
-        f"Half of the calls{team} with {_items(batch)} take at most {_time(mine.p50_s)}, "
-        f"99 % at most {_time(mine.p99_s)}; the default's with {_items(result.default.batch)}: "
-        f"{_time(default.p50_s)} and {_time(default.p99_s)} ({mine.n_calls} and "
-        f"{default.n_calls} calls were timed)."
-    )
-
-
-def usage(winner: WinnerSection, result: Result) -> str:
-    """Write a winner's use of the host next to the default's; empty if nothing shows it."""
-    told = []
-    mine, default = winner.rate, result.default.rate
-    cores = result.host.identity["quota_cores"] or result.host.identity["physical_cores"]
-    is_comparable = winner.configuration and result.objective.is_rate
-    if mine is not None and default is not None and is_comparable:
-        told.append(
-            f"{figure(mine.point / cores)} items/s a core (default {figure(default.point / cores)})"
-        )
-        if result.price_per_hour is not None:
-            costs = [
-                figure(result.price_per_hour / 3600 / rate.point * 1e6) for rate in (mine, default)
-            ]
-            told.append(
-                f"a million items cost {costs[0]} (default {costs[1]}) at "
-                f"{result.price_per_hour:g} an hour"
-            )
-    used, usual = winner.cpu_share, result.default.cpu_share
-    if used is not None and usual is not None and winner.configuration:
-        told.append(f"{used:.0%} of the CPUs' time used (default {usual:.0%})")
-    text = "; ".join(told)
-    return f" {text[:1].upper()}{text[1:]}." if told else ""
-
-
 def _time(seconds: float) -> str:
     return f"{seconds:.3g} s" if seconds >= 1 else f"{1000 * seconds:.3g} ms"
-
-
-def _items(n: Value) -> str:
-    return "1 item" if n == 1 else f"{n} items"

@@ -10,7 +10,6 @@ from typing import Any
 from tuner.output.caveats import disturbance, faster_still
 from tuner.output.evidence import (
     beside,
-    calling,
     compiling,
     drift,
     evidence,
@@ -23,7 +22,6 @@ from tuner.output.evidence import (
     profiles,
     steadiness,
     typical,
-    usage,
 )
 from tuner.output.price import price
 from tuner.output.serving import (
@@ -43,7 +41,6 @@ from tuner.output.values import (
     ratio,
     score_in_unit,
     winner_ratio,
-    winner_value,
 )
 from tuner.record.configuration import Value
 from tuner.record.designed import DesignedCell
@@ -288,11 +285,8 @@ FILTERS: dict[str, Callable[..., Any]] = {
     "prose": _prose,
     "code": _code,
     "memory": memory,
-    "calling": calling,
-    "usage": usage,
     "default_value": default_value,
     "winner_ratio": winner_ratio,
-    "winner_value": winner_value,
     "score_in_unit": score_in_unit,
     "metric": metric,
     "bounds": bounds,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tuner.output.values import compared
+from tuner.output.values import compared, milliseconds
 from tuner.record.objective import THROUGHPUT
 from tuner.record.result import DefaultSection, Result, WinnerSection
 from tuner.space.knobs_of.launch import BATCH, INSTANCES
@@ -46,7 +46,7 @@ def short_call(winner: WinnerSection, result: Result) -> str:
     mine, other = winner.call, result.default.call
     if mine is None or other is None or result.objective.metric != THROUGHPUT.metric:
         return ""
-    return f"call {_milliseconds(mine.p50_s)} (default {_milliseconds(other.p50_s)})".replace(
+    return f"call {milliseconds(mine.p50_s)} (default {milliseconds(other.p50_s)})".replace(
         " ms)", ")"
     )
 
@@ -67,12 +67,6 @@ def _call(winner: WinnerSection, default: DefaultSection, reference_batch: int) 
     n = winner.configuration.get(INSTANCES, 1)
     team = f" in each of {n} instances" if n != 1 else ""
     return (
-        f"a call takes {_milliseconds(mine.p50_s)} at batch {batch}{team} (default "
-        f"{_milliseconds(other.p50_s)} at batch {default.batch})"
+        f"a call takes {milliseconds(mine.p50_s)} at batch {batch}{team} (default "
+        f"{milliseconds(other.p50_s)} at batch {default.batch})"
     )
-
-
-def _milliseconds(seconds: float) -> str:
-    """Write one unit for both: a call of 1,434 ms and one of 326 ms compare at a glance."""
-    milliseconds = 1000 * seconds
-    return f"{milliseconds:,.0f} ms" if milliseconds >= 100 else f"{milliseconds:.3g} ms"

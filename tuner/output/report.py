@@ -26,8 +26,11 @@ from tuner.output.headline import (
     next_steps,
     what_was_tuned,
 )
+from tuner.output.measured import measured
 from tuner.output.phrases import FILTERS, is_recommended
+from tuner.output.sources import sources
 from tuner.output.spending import KINDS, MEANING
+from tuner.output.trade_offs import trade_offs
 from tuner.record.files import write_whole
 from tuner.record.outcome import Outcome
 from tuner.record.result import Result
@@ -79,6 +82,9 @@ def _template(name: str) -> jinja2.Template:
         "in_short": in_short,
         "next_steps": next_steps,
         "what_was_tuned": what_was_tuned,
+        "measured": measured,
+        "sources": sources,
+        "trade_offs": trade_offs,
     }
     return environment.get_template(name)
 

@@ -76,15 +76,6 @@ def _undisturbed(section: DefaultSection | WinnerSection, result: Result) -> str
     return f"; {in_unit(without, result)} without disturbed calls"
 
 
-def winner_value(winner: WinnerSection, result: Result) -> str:
-    """Write a winner's value; empty if it is the default, or was not confirmed."""
-    interval = value_of(winner)
-    if interval is None or not winner.configuration:
-        return ""
-    name = metric(result).capitalize()
-    return f"{name}: {in_unit(interval, result)}{_undisturbed(winner, result)}. "
-
-
 def score_in_unit(log_score: float | None, result: Result) -> str:
     """Write the value of a launch of the confirmation, in the objective's unit."""
     return "-" if log_score is None else figure(result.objective.value(log_score))
@@ -93,3 +84,9 @@ def score_in_unit(log_score: float | None, result: Result) -> str:
 def bounds(result: Result) -> str:
     """Write the requested bounds; empty if there were none."""
     return ", ".join(bound.asked for bound in result.objective.bounds)
+
+
+def milliseconds(seconds: float) -> str:
+    """Write seconds in one unit, so that 1,434 ms and 326 ms compare at a glance."""
+    value = 1000 * seconds
+    return f"{value:,.0f} ms" if value >= 100 else f"{value:.3g} ms"

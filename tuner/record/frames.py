@@ -70,6 +70,8 @@ TRIALS = {
     "reason": "why it failed, in words",
     "search_ratio": "over the default in the search: a hint, not a claim",
     "search_log_sd": "standard deviation of log(search_ratio), without the default's part in it",
+    "call_p50_s": "median duration of a call at its batch, in each instance, in seconds",
+    "memory_bytes": "peak memory of all instances together (the card's on a GPU), in bytes",
 }
 """Followed by a column for each setting that any trial has."""
 ROUNDS = {
@@ -95,8 +97,8 @@ RULES = {
     "n_models": "models behind it",
 }
 _COUNTS = {
-    "n_rounds", "n_won", "n_trials", "memory_peak_bytes", "default_memory_peak_bytes", "number",
-    "round", "n_models", "n_families",
+    "n_rounds", "n_won", "n_trials", "memory_peak_bytes", "default_memory_peak_bytes",
+    "memory_bytes", "number", "round", "n_models", "n_families",
 }  # fmt: skip
 """Columns of whole numbers, which pandas would turn into floats where one is missing."""
 _FIGURES = {
@@ -132,6 +134,8 @@ def trials_frame(result: Result) -> pd.DataFrame:
             "reason": trial.reason,
             "search_ratio": trial.search_ratio,
             "search_log_sd": trial.search_sd,
+            "call_p50_s": trial.call_p50_s,
+            "memory_bytes": trial.memory_bytes,
             **{f"{SETTING}{knob}": value for knob, value in trial.configuration.items()},
         }
         for trial in result.trials

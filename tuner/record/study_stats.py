@@ -188,3 +188,9 @@ class TrialSection(msgspec.Struct, frozen=True):
     """By how much the configuration's own part of the ratio's logarithm may be off (SD): what
     launches scatter by, over how many there were. The default's part, which all ratios share, is
     not in it. None without a ratio, and in results of earlier versions."""
+    call_p50_s: float | None = None
+    """Median seconds of a call at its batch, in each instance. None if no launch shows it, where
+    requests arrive on their own, and in results of earlier versions."""
+    memory_bytes: int | None = None
+    """Peak memory of all instances together; the card's where one computes. None if no launch
+    shows it, and in results of earlier versions."""

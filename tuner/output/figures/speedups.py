@@ -1,7 +1,8 @@
-"""The default, the baselines and the three winners, each with its interval."""
+"""The default, the baselines and the winners, each measurement once, with its interval."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from tuner.output.figures.chart import (
@@ -20,8 +21,10 @@ from tuner.output.figures.chart import (
     vertical_at,
 )
 from tuner.output.headline import class_name
+from tuner.record.configuration import Configuration, Value
 from tuner.record.interval import Interval
 from tuner.record.result import Result, Verdict
+from tuner.space.knobs_of.launch import BATCH
 
 _DEFAULT, _BASELINE, _FASTER = "default", "baseline", "faster"
 _KINDS: dict[Verdict, str] = {
@@ -43,7 +46,9 @@ def speedups(result: Result) -> Chart:
     rows = _rows(result)
     n_hints = sum(row["from"] == "search" for row in rows)
     x = ratio_axis("point", rows)
-    y = {"field": "name", "type": "nominal", "sort": [row["name"] for row in rows], "title": None}
+    y = {"field": "name", "type": "nominal", "sort": [row["name"] for row in rows], "title": None,
+         "axis": {"labelExpr": r"split(datum.label, '\n')"}}  # fmt: skip
+    n_lines = max(len(row["name"].splitlines()) for row in rows)
     colour = colours(
         "kind", {k: c for k, c in _COLOURS.items() if any(r["kind"] == k for r in rows)}
     )
@@ -86,38 +91,68 @@ def speedups(result: Result) -> Chart:
         f"faster.{marked}{hints}{about_cut(rows)}",
         {
             "data": {"values": rows},
-            "height": {"step": 22},
+            "height": {"step": 9 + 13 * n_lines},
             "layer": layers,
         },
     )
 
 
 def _rows(result: Result) -> Rows:
-    rows = [_row("default", _DEFAULT, Interval(1.0, 1.0, 1.0, 0.95), None)]
-    shown = [b for b in result.baselines if b.applicable and not b.same_as]
-    told = [_row(b.name, _BASELINE, b.speedup, b.search_ratio) for b in shown]
-    rows += sorted((row for row in told if row), key=lambda row: row["point"] if row else 0.0)
+    """Return the default, what is only recommended, and the winners, each measurement once."""
+    found: dict[tuple[object, ...], _Measured] = {}
     for name, winner in result.winners.items():
         if winner.configuration:
-            kind, of_class = _KINDS[winner.verdict], class_name(winner, name)
-            rows.append(_row(of_class, kind, winner.speedup, winner.search_ratio))
-    return [row for row in rows if row is not None]
+            own = (class_name(winner, name), _KINDS[winner.verdict])
+            _add(found, winner.configuration, *own, winner.speedup, winner.search_ratio)
+    for b in result.baselines:
+        if b.applicable and not b.same_as:
+            _add(found, b.configuration, b.name, _BASELINE, b.speedup, b.search_ratio)
+    default = _Measured(["default"], _DEFAULT, Interval(1.0, 1.0, 1.0, 0.95), None)
+    rows = [row for each in (default, *found.values()) if (row := _row(each)) is not None]
+    order = {_DEFAULT: 0, _BASELINE: 1}
+
+    def place(row: dict[str, Any]) -> tuple[int, float]:
+        rank = order.get(row["kind"], 2)
+        return rank, row["point"] if rank == 1 else 0.0
+
+    return sorted(rows, key=place)
 
 
-def _row(
-    name: str, kind: str, confirmed: Interval | None, hint: float | None
-) -> dict[str, Any] | None:
-    if confirmed is None and hint is None:
+@dataclass
+class _Measured:
+    """What a row shows."""
+
+    names: list[str]
+    kind: str
+    confirmed: Interval | None
+    hint: float | None
+
+
+def _add(
+    found: dict[tuple[object, ...], _Measured],
+    configuration: dict[str, Value],
+    name: str,
+    kind: str,
+    confirmed: Interval | None,
+    hint: float | None,
+) -> None:
+    """Add a measurement, or its name to the same one under another name."""
+    bare = {knob: value for knob, value in configuration.items() if knob != BATCH}
+    figures = confirmed if confirmed is not None else hint
+    key = (Configuration.of(bare), figures)
+    found.setdefault(key, _Measured([], kind, confirmed, hint)).names.append(name)
+
+
+def _row(each: _Measured) -> dict[str, Any] | None:
+    """Return the data of a row; None without a measurement."""
+    if each.confirmed is None and each.hint is None:
         return None
-    row: dict[str, Any] = {"name": name, "kind": kind}
-    if confirmed is None:
-        assert hint is not None
-        return {
-            **row,
-            "from": "search",
-            "point": hint,
-            "told": f"{name}: {hint:.2f}x in the search",
-        }
-    seen = seen_interval(confirmed)
-    found = {"from": "rounds", "point": confirmed.point, **seen}
+    name = ", ".join(each.names)
+    row: dict[str, Any] = {"name": "\n".join(each.names), "kind": each.kind}
+    if each.confirmed is None:
+        assert each.hint is not None
+        told = f"{name}: {each.hint:.2f}x in the search"
+        return {**row, "from": "search", "point": each.hint, "told": told}
+    seen = seen_interval(each.confirmed)
+    found = {"from": "rounds", "point": each.confirmed.point, **seen}
     return {**row, **found, "told": f"{name}: {seen['told']}"}
