@@ -35,7 +35,7 @@ CASES = {
     "unknown numerics": (("--model", "fake", "--numerics", "some"), "allowed: both, same"),
     "nothing to learn from": (
         ("--model", "fake", "--hw", "fake", "--learn-from", "nowhere"),
-        "--learn-from nowhere: no result.json lies below it",
+        "--learn-from nowhere: there is no such folder",
     ),
     "a share that is no percentage": (
         ("verify", "recommended.toml", "--at-least", "0.9"),

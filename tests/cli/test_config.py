@@ -72,7 +72,8 @@ def test_another_model_leaves_out_what_belongs_to_the_files_server(
         ("set = [3]", "set = [3]: write a list of texts"),
         ('dry-run = "yes"', "dry-run = 'yes': write true or false"),
         ("budget = [1]", "budget = [1]: write one text or one number"),
-        ('seed = "x"', "'--seed'"),
+        ('batch = "four"', "batch = 'four': Input should be a valid integer"),
+        ('seed = "x"', "seed = 'x': Input should be a valid integer"),
         (f"seed = {'1' * 5000}", "is not TOML"),
         ("model =\nhw = 1", "is not TOML: Invalid value (at line 1"),
         ('version = "1"', "no option 'version'"),
@@ -97,7 +98,7 @@ def test_the_command_line_replaces_what_excludes_it(here: Here, tmp_path: Path) 
 def test_another_model_keeps_what_the_file_says_of_models(here: Here, tmp_path: Path) -> None:
     (tmp_path / "mine.toml").write_text('model = "fc"\nbatch = 0\nhw = "fake"')
     done = here("--config", "mine.toml", "--model", "fake", "--dry-run")
-    assert "'--batch'" in done.stderr  # it was read, and refused
+    assert "batch = 0: Input should be" in done.stderr  # it was read, and refused
 
 
 def test_the_first_help_fits_a_screen_and_names_the_whole(here: Here) -> None:

@@ -250,10 +250,8 @@ def test_the_command_prints_a_table_and_writes_a_page(here: Here, tmp_path: Path
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (
-            ("nowhere",),
-            "nowhere: no result.json lies below it; name the folder of an earlier study",
-        ),
+        (("nowhere",), "nowhere: there is no such folder"),
+        (("begun",), "begun: the study in begun/fc-torch has no result yet; the command that"),
         (("empty",), "empty: no result.json lies below it; name the folder of an earlier study"),
         (("broken",), "is not a result that this version reads"),
         ((), "Missing argument"),
@@ -264,6 +262,8 @@ def test_bad_input_is_one_line(
 ) -> None:
     (tmp_path / "empty").mkdir()
     (tmp_path / "broken").mkdir()
+    (tmp_path / "begun/fc-torch").mkdir(parents=True)
+    (tmp_path / "begun/fc-torch/study.jsonl").write_text("")
     (tmp_path / "broken/result.json").write_text("{}")
     done = here("compare", *arguments)
     assert done.returncode == 2

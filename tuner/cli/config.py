@@ -47,7 +47,7 @@ def load_config(context: typer.Context, path: Path | None) -> Path | None:
         replaced = {
             name for group in _EXCLUDE_EACH_OTHER if group & given for name in group - given
         }
-        values = _read(path, _options(context))
+        values = _read(path, context)
         for what in replaced & values.keys() & _BELONG_TO.keys():
             replaced |= _BELONG_TO[what]
         context.default_map = {k: v for k, v in values.items() if k not in replaced}
@@ -98,8 +98,9 @@ def _options(context: typer.Context) -> dict[str, TyperOption]:
     }
 
 
-def _read(path: Path, options: Mapping[str, TyperOption]) -> dict[str, Any]:
+def _read(path: Path, context: typer.Context) -> dict[str, Any]:
     """Return a file's values by the names of their parameters."""
+    options = _options(context)
     try:
         table = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -116,11 +117,12 @@ def _read(path: Path, options: Mapping[str, TyperOption]) -> dict[str, Any]:
                 f"{path}: there is no option {key!r}; {guess}"
                 "tune-framework tune --help lists them, here without dashes"
             )
-        found[options[name].name] = _value(f"{path}: {key} = {value!r}", value, options[name])
+        shown = f"{path}: {key} = {value!r}"
+        found[options[name].name] = _value(shown, value, options[name], context)
     return found
 
 
-def _value(shown: str, value: Any, option: TyperOption) -> Any:
+def _value(shown: str, value: Any, option: TyperOption, context: typer.Context) -> Any:
     """Return a value as the command line would give it."""
     if option.is_flag:
         if not isinstance(value, bool):
@@ -133,4 +135,8 @@ def _value(shown: str, value: Any, option: TyperOption) -> Any:
         return values
     if isinstance(value, bool) or not isinstance(value, (str, int, float)):
         raise typer.BadParameter(f"{shown}: write one text or one number")
+    try:
+        option.process_value(context, str(value))
+    except typer.BadParameter as error:  # which would not name the file
+        raise typer.BadParameter(f"{shown}: {error.message}") from error
     return str(value)

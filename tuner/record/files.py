@@ -102,12 +102,19 @@ def results_below(folder: Path, option: str = "") -> list[Path]:
         paths = sorted(folder.rglob("result.json"))
     except OSError as error:
         raise UsageError(f"{option}{folder}: {error.strerror} ({error.filename})") from error
-    if not paths:
+    if paths:
+        return paths
+    if not folder.exists():
+        raise UsageError(f"{option}{folder}: there is no such folder")
+    if begun := sorted(path.parent for path in folder.rglob("study.jsonl")):
         raise UsageError(
-            f"{option}{folder}: no result.json lies below it; name the folder of an "
-            "earlier study, or one that holds several"
+            f"{option}{folder}: the study in {begun[0]} has no result yet; the command that began "
+            "it finishes it"
         )
-    return paths
+    raise UsageError(
+        f"{option}{folder}: no result.json lies below it; name the folder of an "
+        "earlier study, or one that holds several"
+    )
 
 
 _HOW = """\
