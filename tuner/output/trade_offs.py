@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 
 import msgspec
@@ -19,8 +18,8 @@ from tuner.space.knobs_of.launch import BATCH
 
 MOST = 5
 """Rows of the table, the default apart."""
-_ALIKE = math.log(1.05)
-"""Logarithm: memory and calls that differ by less are alike; launches of one configuration do."""
+_ALIKE = 1.05
+"""Ratio: memory and calls that differ by less are alike; launches of one configuration do."""
 
 
 class TradeOff(msgspec.Struct, frozen=True):
@@ -53,10 +52,10 @@ class TradeOff(msgspec.Struct, frozen=True):
         """Write the memory: 681 MiB."""
         return "-" if self.memory_bytes is None else f"{self.memory_bytes / 2**20:.0f} MiB"
 
-    @property
-    def costs(self) -> tuple[float, ...]:
-        """Logarithms of what it costs; what is unknown costs nothing."""
-        return tuple(math.log(cost) for cost in (self.call_s, self.memory_bytes) if cost)
+    def costs_less(self, other: TradeOff) -> bool:
+        """Tell whether it clearly takes less memory, or less time for a call, than another."""
+        pairs = ((self.call_s, other.call_s), (self.memory_bytes, other.memory_bytes))
+        return any(mine < theirs / _ALIKE for mine, theirs in pairs if mine and theirs)
 
 
 def trade_offs(result: Result) -> list[TradeOff]:
@@ -85,13 +84,9 @@ def _front(candidates: Iterable[TradeOff]) -> list[TradeOff]:
     """Return those that cost clearly less, in some respect, than all that are faster."""
     kept: list[TradeOff] = []
     for each in candidates:
-        if all(_costs_less(each, other) for other in kept):
+        if all(each.costs_less(other) for other in kept):
             kept.append(each)
     return kept
-
-
-def _costs_less(one: TradeOff, other: TradeOff) -> bool:
-    return any(a < b - _ALIKE for a, b in zip(one.costs, other.costs, strict=True))
 
 
 def _measured(result: Result) -> list[TradeOff]:
