@@ -51,8 +51,9 @@ def test_a_run_ends_with_what_was_missing_and_the_command_that_brings_it(tmp_pat
         "def test_4(): pass\n"
     )
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-n", "1", "-rs"],
-        env={**os.environ, "PYTHONPATH": str(ROOT), "PYTEST_ADDOPTS": ""},
+        [sys.executable, "-m", "pytest", "-p", "xdist", "-n", "1", "-rs"],
+        env={**os.environ, "PYTHONPATH": str(ROOT), "PYTEST_ADDOPTS": "",
+             "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
         cwd=tmp_path, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout

@@ -11,7 +11,7 @@ from tuner.cli.config import write_config
 OPTIONS = """
 model = "fake@seed=2,noise=0.003"
 hw = "fake"
-budget = "20s"
+budget = "6s"
 seed = 3
 set = ["env.FAKE_THREADS=1,2"]
 max_memory = "4G"
@@ -20,14 +20,14 @@ max_memory = "4G"
 
 def test_a_study_keeps_its_options_and_they_begin_it_again(tmp_path: Path) -> None:
     (tmp_path / "mine.toml").write_text(OPTIONS)
-    arguments = ("--config", "mine.toml", "--budget", "30s", "--out", "study")
+    arguments = ("--config", "mine.toml", "--budget", "8s", "--out", "study")
     done = run(*arguments, cwd=tmp_path, is_made_up=True)
     assert done.returncode == 0, done.stderr
     kept = tomllib.loads((tmp_path / "study" / "tune.toml").read_text())
     assert kept == {
         "model": "fake@seed=2,noise=0.003",
         "hw": "fake",
-        "budget": "30s",  # the command line's
+        "budget": "8s",  # the command line's
         "seed": 3,
         "set": ["env.FAKE_THREADS=1,2"],
         "max-memory": "4G",
@@ -90,7 +90,7 @@ def test_a_file_that_is_wrong_is_refused(
 
 
 def test_the_command_line_replaces_what_excludes_it(here: Here, tmp_path: Path) -> None:
-    (tmp_path / "mine.toml").write_text('model = "fake"\nspace = "no.toml"\nbudget = "20s"')
+    (tmp_path / "mine.toml").write_text('model = "fake"\nspace = "no.toml"\nbudget = "6s"')
     done = here("--config", "mine.toml", "--hw", "fake", "--extend", "1m", "--out", "nowhere")
     assert "--extend continues a study, and there is none in nowhere" in done.stderr
 

@@ -31,7 +31,11 @@ LAUNCH_S = 10.0
 
 
 class TenSecondsEach(Scripted):
-    """A study without a pacer, all of whose launches are as fast."""
+    """A study without a pacer, all of whose launches are as fast, but for one configuration's."""
+
+    gain = 1.0
+    """Of that one over the others."""
+    leads = BASELINE
 
     def start_pacer(self) -> None:
         pass
@@ -39,7 +43,7 @@ class TenSecondsEach(Scripted):
     def write(
         self, configuration: Configuration, purpose: Purpose, *, beside: bool
     ) -> LaunchRecord:
-        return add(self.store, configuration, 1.0)
+        return add(self.store, configuration, self.gain if configuration == self.leads else 1.0)
 
 
 class Unused(Budget):
@@ -55,9 +59,16 @@ def store(tmp_path: Path) -> Iterator[Store]:
         yield opened
 
 
-def tried(store: Store, folder: Path, budget_s: float) -> list[Configuration]:
-    """Measure two baselines; return what was tried, in that order."""
+def ten_seconds_each(store: Store, folder: Path, budget_s: float) -> TenSecondsEach:
     study = new_study(store, folder, budget_s, TenSecondsEach)
+    assert isinstance(study, TenSecondsEach)
+    return study
+
+
+def tried(store: Store, folder: Path, budget_s: float, gain: float = 1.0) -> list[Configuration]:
+    """Measure two baselines; return what was tried, in that order."""
+    study = ten_seconds_each(store, folder, budget_s)
+    study.gain = gain
     study.baselines.append(Baseline("other", "a guide", ANOTHER, True, "", None, ()))
     carried_out(study, measure_baselines(study))
     return [trial.configuration for trial in study.evaluation.trials()]
@@ -135,8 +146,9 @@ def test_what_was_measured_at_one_batch_is_not_called_unmeasured(
 def test_what_was_never_launched_is_named_in_the_classes_that_allow_it(
     store: Store, tmp_path: Path
 ) -> None:
-    study = new_study(store, tmp_path, 8 * LAUNCH_S, TenSecondsEach)
+    study = ten_seconds_each(store, tmp_path, 8 * LAUNCH_S)
     study.baselines.append(Baseline("other", "a guide", ANOTHER, True, "", None, ()))
+    study.gain = 1.5
     carried_out(study, measure_baselines(study))
     assert [*study.evaluation.tried()] == [DEFAULT, BASELINE]
     assert unmeasured_baselines(study, WinnerClass.NO_CODE) == []
@@ -166,18 +178,20 @@ def test_baselines_begin_at_the_smallest_batch_at_which_the_default_may_be_at_it
 
 
 def test_how_the_user_runs_it_comes_before_other_baselines(store: Store, tmp_path: Path) -> None:
-    study = new_study(store, tmp_path, 8 * LAUNCH_S, TenSecondsEach)
+    study = ten_seconds_each(store, tmp_path, 8 * LAUNCH_S)
     study.baselines.append(Baseline(AS_RUN, "this shell", ANOTHER, True, "", None, ()))
+    study.leads, study.gain = ANOTHER, 1.5
     carried_out(study, measure_baselines(study))
     assert [t.configuration for t in study.evaluation.trials()] == [DEFAULT, ANOTHER]
 
 
 def test_a_guide_that_the_user_follows_comes_before_others(store: Store, tmp_path: Path) -> None:
-    study = new_study(store, tmp_path, 8 * LAUNCH_S, TenSecondsEach)
+    study = ten_seconds_each(store, tmp_path, 8 * LAUNCH_S)
     study.baselines += [
         Baseline("other", "a guide", ANOTHER, True, "", None, ()),
         Baseline(AS_RUN, "this shell", ANOTHER, True, "", "other", ()),
     ]
+    study.leads, study.gain = ANOTHER, 1.5
     carried_out(study, measure_baselines(study))
     trials = study.evaluation.trials()
     assert [(t.configuration, t.source) for t in trials] == [
@@ -187,18 +201,24 @@ def test_a_guide_that_the_user_follows_comes_before_others(store: Store, tmp_pat
 
 
 @pytest.mark.parametrize(
-    ("launches", "expected", "missing"),
+    ("launches", "gain", "expected", "missing"),
     [
-        (0.5, [DEFAULT], "vendor, other"),
-        (1.5, [DEFAULT, BASELINE, ANOTHER], ""),  # no confirmation has a chance
-        (8, [DEFAULT, BASELINE], "other"),
-        (100.0, [DEFAULT, BASELINE, ANOTHER], ""),
+        (0.5, 1.5, [DEFAULT], "vendor, other"),
+        (1.5, 1.5, [DEFAULT, BASELINE, ANOTHER], ""),  # no confirmation has a chance
+        (8, 1.5, [DEFAULT, BASELINE], "other"),
+        (8, 1.02, [DEFAULT, BASELINE, ANOTHER], ""),  # rounds would hardly decide that
+        (100.0, 1.5, [DEFAULT, BASELINE, ANOTHER], ""),
     ],
 )
-def test_time_is_kept_for_a_confirmation_once_there_is_something_to_confirm(
-    store: Store, tmp_path: Path, launches: float, expected: list[Configuration], missing: str
+def test_time_is_kept_for_a_confirmation_once_something_promises_a_verdict(
+    store: Store,
+    tmp_path: Path,
+    launches: float,
+    gain: float,
+    expected: list[Configuration],
+    missing: str,
 ) -> None:
-    assert tried(store, tmp_path, launches * LAUNCH_S) == expected
+    assert tried(store, tmp_path, launches * LAUNCH_S, gain) == expected
     is_complete = len(expected) == 3
     (done,) = store.all(PhaseDone)
     assert done.reason == ("all measured" if is_complete else "no time for all")

@@ -127,6 +127,16 @@ class Estimates:
                 self._levels[record.request.id] = statistics.fmean(series[1])
             elif counts(record):
                 self._records[record.request.configuration].append(record)
+        self._points = {r.request.id: self._seen(r) for rs in self._records.values() for r in rs}
+        """Of every launch that was measured to its end: its slices, as `_seen` returns them."""
+        self._several = [
+            [log_score for log_score, _ in points]
+            for points in self._points.values()
+            if len(points) > 2
+        ]
+        """The log values of every launch that has enough slices to show their scatter."""
+        self._within = statistics.fmean(map(scatter, self._several)) if self._several else 0.0
+        """SD of slices within a launch; 0 before it is known."""
         # by what launches scatter depends on beta, and how much they say of it on that
         scatters = [self._launch_sd_at(beta) for beta in (0.0, _PRIOR_BETA)]
         beta, information = self._estimate_beta(min(scatters))
@@ -138,6 +148,7 @@ class Estimates:
     def _launch_sd_at(self, beta: float) -> float:
         """Set beta, and return the scatter of launches with it."""
         self.beta = beta
+        self._medians = {number: self._median(points) for number, points in self._points.items()}
         self._offsets = self._estimate_offsets()
         return self._estimate_launch_sd()
 
@@ -148,8 +159,12 @@ class Estimates:
             return 0.0
         return _at(at, *block) - self._levels[record.request.pacer_block]
 
+    def _seen(self, record: LaunchRecord) -> list[tuple[float, float]]:
+        """Return each counting slice's log value, and how far the pacer was from its mean then."""
+        return [(self._log_score(s), self._deviation(record, s.at)) for s in clean_slices(record)]
+
     def _mean_deviation(self, record: LaunchRecord) -> float:
-        return statistics.fmean(self._deviation(record, s.at) for s in clean_slices(record))
+        return statistics.fmean(deviation for _, deviation in self._points[record.request.id])
 
     def _estimate_beta(self, launch_sd: float) -> tuple[float, float]:
         """Regress repeated launches of a configuration on the pacer's level, within a block.
@@ -169,7 +184,7 @@ class Estimates:
             for record in records:
                 by_block[record.request.pacer_block].append(
                     (
-                        statistics.median(self._log_score(s) for s in clean_slices(record)),
+                        statistics.median(y for y, _ in self._points[record.request.id]),
                         self._mean_deviation(record),
                     )
                 )
@@ -181,10 +196,11 @@ class Estimates:
         return min(1.0, max(0.0, xy / xx)), xx
 
     def _corrected(self, record: LaunchRecord) -> float:
-        return statistics.median(
-            self._log_score(s) - self.beta * self._deviation(record, s.at)
-            for s in clean_slices(record)
-        )
+        known = self._medians.get(record.request.id)
+        return self._median(self._seen(record)) if known is None else known
+
+    def _median(self, points: Sequence[tuple[float, float]]) -> float:
+        return statistics.median(y - self.beta * deviation for y, deviation in points)
 
     def _estimate_offsets(self) -> dict[int, float]:
         """Tie each pacer block to the earlier ones by the configurations measured in both."""
@@ -266,7 +282,7 @@ class Estimates:
         """Return the pooled SD of one launch's score, from repeated configurations and a prior."""
         # where slices within a launch scatter by more, launches do so, too: by 1.2 and 1.3 times as
         # much in benchmarks/tables (fc-torch, ncf-torch-instances), by half in benchmarks/noise
-        prior = max(PRIOR_LAUNCH_SD, self._within())
+        prior = max(PRIOR_LAUNCH_SD, self._within)
         squares, freedom = prior**2 * _PRIOR_LAUNCH_DF, float(_PRIOR_LAUNCH_DF)
         for configuration in self._records:
             scores = self.launch_scores(configuration)
@@ -275,28 +291,13 @@ class Estimates:
                 freedom += len(scores) - 1
         return math.sqrt(squares / freedom)
 
-    def _sliced(self) -> list[list[float]]:
-        """Return the log values of every launch that has enough slices to show their scatter."""
-        slices = [
-            [self._log_score(s) for s in clean_slices(record)]
-            for records in self._records.values()
-            for record in records
-        ]
-        return [logs for logs in slices if len(logs) > 2]
-
-    def _within(self) -> float:
-        """Return the SD of slices within a launch; 0 before it is known."""
-        several = self._sliced()
-        return statistics.fmean(scatter(logs) for logs in several) if several else 0.0
-
     def _estimate_scatter(self) -> Scatter:
         """Return the SD between launches that more slices could not reduce, and that of slices."""
-        several = self._sliced()
-        if not several:
+        if not self._several:
             return Scatter(self.launch_sd, self.launch_sd / 2, is_guess=True)
-        of_medians = statistics.median(variance_of_median(logs) for logs in several)
+        of_medians = statistics.median(map(variance_of_median, self._several))
         total = self.launch_sd**2
-        return Scatter(math.sqrt(max(total - of_medians, total / 16)), self._within())
+        return Scatter(math.sqrt(max(total - of_medians, total / 16)), self._within)
 
 
 def _at(moment: float, times: Sequence[float], values: Sequence[float]) -> float:

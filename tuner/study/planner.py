@@ -18,6 +18,7 @@ from tuner.record.launch import LaunchRecord, Purpose
 from tuner.record.serving import Validation
 from tuner.record.winner_class import WinnerClass
 from tuner.space.catalogue import is_default
+from tuner.space.knobs_of.launch import BATCH
 from tuner.study.compared import EXPLAIN_ROUNDS, baselines_to_confirm, confirmation_arms
 from tuner.study.costs import SAFETY
 from tuner.study.forecast import NEIGHBOUR_ROUNDS, Forecast, say_what_is_ahead
@@ -246,12 +247,16 @@ class Planner:
     def _has_time_for_baseline(
         self, configuration: Configuration, group: Sequence[Configuration]
     ) -> bool:
-        """Tell whether a baseline fits. group: the others that are launched in parallel."""
-        costs = self._forecast.costs
-        if not group and all(map(is_default, self._study.evaluation.tried())):
-            # the first: there is nothing to keep time for
-            return self._left_s() >= costs.launch_s(configuration)
-        kept_s = self._confirming_s() + sum(costs.launch_s(c) for c in group)
+        """Tell whether a baseline fits. group: the others that are launched in parallel.
+
+        While nothing promises a verdict, no time is kept for one: a recommendation that was not
+        tried at any batch may gain more than rounds of what hardly gains.
+        """
+        costs, tried = self._forecast.costs, self._study.evaluation.tried()
+        is_new = configuration.without(BATCH) not in {c.without(BATCH) for c in tried}
+        is_free = is_new and not self._forecast.promises_a_verdict()
+        kept_s = 0.0 if is_free else self._confirming_s()
+        kept_s += sum(costs.launch_s(c) for c in group)
         return self._left_s() >= kept_s + costs.launch_s(configuration)
 
     def _has_time_to_search(self, configuration: Configuration, kept_s: float = 0.0) -> bool:
