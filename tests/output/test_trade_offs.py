@@ -82,6 +82,11 @@ def test_the_fastest_five_are_listed_and_the_default_after_them() -> None:
     assert "| the default | 1.00x | 100 ms | 400 MiB |" in text
 
 
+def test_the_default_is_the_measure_also_where_the_search_saw_another_batch_ahead() -> None:
+    *_, default = trade_offs(study(({}, 0.98, 100, 400), (of(1), 2.0, 80, 300)))
+    assert (default.name, default.gain) == ("the default", "1.00x")
+
+
 def test_failed_trials_take_no_part_and_a_confirmed_ratio_replaces_the_search_s() -> None:
     result = study(DEFAULT, (of(1), 3.0, 80, 300), (of(2), 2.0, 80, 200))
     failed = msgspec.structs.replace(result.trials[1], outcome=Outcome.WRONG_OUTPUT)

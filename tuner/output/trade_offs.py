@@ -69,9 +69,10 @@ def trade_offs(result: Result) -> list[TradeOff]:
     default = next((each for each in found if _is_default(each, result)), None)
     if default is None or default.memory_bytes is None:
         return []
-    rest = [each for each in found if each.ratio > 1]
+    rest = [each for each in found if each.ratio > 1 and each is not default]
     kept = _front(sorted(rest, key=lambda each: -each.ratio))
-    return [*kept[:MOST], default] if kept else []
+    # its batch is the best by the rounds, of which the search's ratio knows nothing
+    return [*kept[:MOST], msgspec.structs.replace(default, ratio=1.0)] if kept else []
 
 
 def _is_default(each: TradeOff, result: Result) -> bool:
