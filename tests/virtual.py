@@ -5,7 +5,8 @@
 Everything else is real: the command line, the worker processes, their deaths, the files. What a
 budget holds then depends on the study alone. The fake's speed is its own already; here its noise
 and drift are the same in every run, and it passes for undisturbed whatever else the host does, so
-that no launch waits for quiet.
+that no launch waits for quiet. The drift of a launch is that of its begin: the pacer, which stays,
+does not show it. That it is corrected by the pacer is tested where launches are made up.
 
 For the tests' sake no file is synced, which only a power failure would show, a
 report has its figures only where DRAWS is set, and workers are forked (seed.py) but where STARTS

@@ -95,6 +95,14 @@ def test_the_command_line_replaces_what_excludes_it(here: Here, tmp_path: Path) 
     assert "--extend continues a study, and there is none in nowhere" in done.stderr
 
 
+def test_what_the_command_line_replaces_may_be_wrong_in_the_file(
+    here: Here, tmp_path: Path
+) -> None:
+    (tmp_path / "mine.toml").write_text('model = "fake"\nhw = "fake"\nbatch = "four"')
+    done = here("--config", "mine.toml", "--batch", "4", "--dry-run")
+    assert done.returncode == 0, done.stderr
+
+
 def test_another_model_keeps_what_the_file_says_of_models(here: Here, tmp_path: Path) -> None:
     (tmp_path / "mine.toml").write_text('model = "fc"\nbatch = 0\nhw = "fake"')
     done = here("--config", "mine.toml", "--model", "fake", "--dry-run")

@@ -148,7 +148,8 @@ def test_calls_of_instances_stand_in_columns_and_rates_are_said_to_be_summed(
     data: dict[str, Any] = json.loads(msgspec.json.encode(result))
     settings = {"launch.instances": 2, "workload.batch": 16}
     call = {"p50_s": 0.02, "p99_s": 0.031, "n_calls": 90}
-    data["winners"]["same_precision"] |= {"configuration": settings, "call": call}
+    own = {"configuration": settings, "call": call, "verdict": "faster"}
+    data["winners"]["same_precision"] |= own
     data["default"] |= {"call": {"p50_s": 0.0123, "p99_s": 0.02, "n_calls": 80}, "batch": 4}
     changed = msgspec.convert(data, Result)
     table = measured(changed)
@@ -159,7 +160,12 @@ def test_calls_of_instances_stand_in_columns_and_rates_are_said_to_be_summed(
     text = render(changed, template)
     assert "The rate of several instances is the sum of theirs" in text
     assert all(cell in text for row in table.rows for cell in row)
-    data["winners"]["same_precision"]["configuration"] = {"fake.streams": 2}
+    data["winners"]["same_precision"] |= {
+        "configuration": {"fake.streams": 2},
+        "verdict": "ambiguous",
+    }
+    names = [row[0] for row in measured(msgspec.convert(data, Result)).rows]
+    assert "same precision (candidate)" in names
     assert "the sum of" not in render(msgspec.convert(data, Result), template)
 
 

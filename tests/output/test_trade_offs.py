@@ -7,14 +7,14 @@ import pytest
 
 from tests.output.test_figures import whole
 from tuner.output.report import render
-from tuner.output.trade_offs import MOST, trade_offs
+from tuner.output.trade_offs import MOST, trade_off_table, trade_offs
 from tuner.record.interval import Interval
 from tuner.record.outcome import Outcome
 from tuner.record.result import Result
 from tuner.record.study_stats import TrialSection
 
 MIB = 2**20
-DEFAULT = ({}, 1.0, 100, 400)
+DEFAULT: tuple[dict[str, Any], float, float, float] = ({}, 1.0, 100, 400)
 
 
 def study(*measured: tuple[dict[str, Any], float, float | None, float | None]) -> Result:
@@ -55,6 +55,10 @@ def shown(result: Result) -> list[Any]:
         ([(of(1), 2.0, 80, 300), (of(2), 1.5, 77, 289)], [1, None]),
         # slower than the default: never
         ([(of(1), 2.0, 80, 300), (of(2), 0.9, 10, 100)], [1, None]),
+        # by no more than noise: not either, and a saving does not change that
+        ([(of(1), 2.0, 80, 300), (of(2), 1.01, 10, 100)], [1, None]),
+        # the default at another batch is the default
+        ([(of(1), 2.0, 80, 300), ({"workload.batch": 1}, 1.2, 10, 100)], [1, None]),
         # nothing beats it: no table
         ([(of(2), 0.9, 10, 100)], []),
         # memory of no trial is known, as in results of earlier versions
@@ -84,28 +88,59 @@ def test_the_fastest_five_are_listed_and_the_default_after_them() -> None:
 
 def test_the_default_is_the_measure_also_where_the_search_saw_another_batch_ahead() -> None:
     *_, default = trade_offs(study(({}, 0.98, 100, 400), (of(1), 2.0, 80, 300)))
-    assert (default.name, default.gain) == ("the default", "1.00x")
+    assert default.name == "the default"
+    table = trade_off_table(study(({}, 0.98, 100, 400), (of(1), 2.0, 80, 300)))
+    assert table is not None
+    assert table.rows[-1][:2] == ["the default", "1.00x"]
+    assert "batch sizes" not in table.text
 
 
 def test_failed_trials_take_no_part_and_a_confirmed_ratio_replaces_the_search_s() -> None:
-    result = study(DEFAULT, (of(1), 3.0, 80, 300), (of(2), 2.0, 80, 200))
+    result = confirmed_at(1.8, study(DEFAULT, (of(1), 3.0, 80, 300), (of(2), 2.0, 80, 200)))
     failed = msgspec.structs.replace(result.trials[1], outcome=Outcome.WRONG_OUTPUT)
+    trials = [result.trials[0], failed, result.trials[2]]
+    table = trade_off_table(msgspec.structs.replace(result, trials=trials))
+    assert table is not None
+    assert [row[:2] for row in table.rows] == [
+        ["same precision", "1.80x (1.70 - 1.90)"],
+        ["the default", "1.00x"],
+    ]
+
+
+def confirmed_at(point: float, result: Result) -> Result:
+    """Return a result whose winner is the configuration 2."""
     winner = msgspec.structs.replace(
         result.winners[result.recommended_class],
         configuration=of(2),
-        speedup=Interval(1.8, 1.7, 1.9, 0.95),
+        speedup=Interval(point, point - 0.1, point + 0.1, 0.95),
     )
-    result = msgspec.structs.replace(
-        result,
-        trials=[result.trials[0], failed, result.trials[2]],
-        winners=result.winners | {result.recommended_class: winner},
+    winners = result.winners | {result.recommended_class: winner}
+    return msgspec.structs.replace(result, winners=winners)
+
+
+def test_a_lucky_ratio_of_the_search_replaces_nothing_that_is_confirmed() -> None:
+    result = study(DEFAULT, (of(1), 1.85, 80, 300), (of(2), 2.0, 80, 300))
+    assert shown(confirmed_at(1.8, result)) == [1, 2, None]
+    assert shown(confirmed_at(1.9, result)) == [2, None]
+
+
+def test_names_are_escaped_and_a_batch_that_is_not_the_winner_s_is_not_called_its() -> None:
+    other = of(2) | {"workload.batch": 32}
+    result = confirmed_at(1.8, study(DEFAULT, (other, 2.0, 80, 300)))
+    (first, _) = trade_offs(result)
+    assert first.name == ""
+    named = msgspec.structs.replace(
+        whole().baselines[1], name="a|b *c*", configuration=of(1), same_as=None, search_ratio=3.0
     )
-    first, default = trade_offs(result)
-    assert (first.name, first.gain) == ("same precision", "1.80x (1.70 - 1.90)")
-    assert default.name == "the default"
+    result = study(DEFAULT, (of(1), 2.0, 80, 300))
+    text = render(msgspec.structs.replace(result, baselines=[named]), "report.md.j2")
+    assert r"| a\|b \*c\* | 2.00x in the search |" in text
+    assert "| a|b" not in text
 
 
 def test_a_latency_is_not_listed_twice() -> None:
     result = study(DEFAULT, (of(1), 2.0, 80, 300), (of(2), 1.5, 40, 350))
-    objective = msgspec.structs.replace(result.objective, metric="latency_p50")
-    assert shown(msgspec.structs.replace(result, objective=objective)) == [1, None]
+    objective = msgspec.structs.replace(result.objective, metric="latency_p90", unit="ms")
+    result = msgspec.structs.replace(result, objective=objective)
+    assert shown(result) == [1, None]
+    assert "shorter calls" not in render(result, "report.md.j2")

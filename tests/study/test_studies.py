@@ -59,7 +59,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Finished:
 @pytest.fixture(scope="module")
 def in_processes(shared_study: Callable[..., Path]) -> Finished:
     """The same in real processes."""
-    out = shared_study(FAULTY, "60s", environment={**SECRETS, **SET})
+    out = shared_study(FAULTY, "30s", environment={**SECRETS, **SET})
     return Finished(out.parent, json.loads((out / "result.json").read_text()), Surface(0))
 
 

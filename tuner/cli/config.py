@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import shlex
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +47,7 @@ def load_config(context: typer.Context, path: Path | None) -> Path | None:
         replaced = {
             name for group in _EXCLUDE_EACH_OTHER if group & given for name in group - given
         }
-        values = _read(path, context)
+        values = _read(path, context, given | replaced)
         for what in replaced & values.keys() & _BELONG_TO.keys():
             replaced |= _BELONG_TO[what]
         context.default_map = {k: v for k, v in values.items() if k not in replaced}
@@ -98,8 +98,11 @@ def _options(context: typer.Context) -> dict[str, TyperOption]:
     }
 
 
-def _read(path: Path, context: typer.Context) -> dict[str, Any]:
-    """Return a file's values by the names of their parameters."""
+def _read(path: Path, context: typer.Context, unused: Collection[str]) -> dict[str, Any]:
+    """Return a file's values by the names of their parameters.
+
+    unused: those that the command line replaces, which may have any value of the right type.
+    """
     options = _options(context)
     try:
         table = tomllib.loads(path.read_text(encoding="utf-8"))
@@ -118,11 +121,14 @@ def _read(path: Path, context: typer.Context) -> dict[str, Any]:
                 "tune-framework tune --help lists them, here without dashes"
             )
         shown = f"{path}: {key} = {value!r}"
-        found[options[name].name] = _value(shown, value, options[name], context)
+        option = options[name]
+        found[option.name] = _value(shown, value, option)
+        if option.name not in unused:
+            _check(shown, found[option.name], option, context)
     return found
 
 
-def _value(shown: str, value: Any, option: TyperOption, context: typer.Context) -> Any:
+def _value(shown: str, value: Any, option: TyperOption) -> Any:
     """Return a value as the command line would give it."""
     if option.is_flag:
         if not isinstance(value, bool):
@@ -135,8 +141,15 @@ def _value(shown: str, value: Any, option: TyperOption, context: typer.Context) 
         return values
     if isinstance(value, bool) or not isinstance(value, (str, int, float)):
         raise typer.BadParameter(f"{shown}: write one text or one number")
-    try:
-        option.process_value(context, str(value))
-    except typer.BadParameter as error:  # which would not name the file
-        raise typer.BadParameter(f"{shown}: {error.message}") from error
     return str(value)
+
+
+def _check(shown: str, value: Any, option: TyperOption, context: typer.Context) -> None:
+    """Convert a value as the command line would, whose message does not name the file.
+
+    Raises typer.BadParameter.
+    """
+    try:
+        option.process_value(context, value)
+    except typer.BadParameter as error:
+        raise typer.BadParameter(f"{shown}: {error.message}") from error

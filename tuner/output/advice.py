@@ -13,9 +13,8 @@ from tuner.output.headline import class_name
 from tuner.output.phrases import settings
 from tuner.record.configuration import Value
 from tuner.record.result import Result
-from tuner.record.winner_class import WinnerClass
 from tuner.record.workload import PROGRAM, SERVICE
-from tuner.space.catalogue import class_title, describe, is_applied_inside
+from tuner.space.catalogue import describe, is_applied_inside
 from tuner.space.knobs_of.launch import BATCH
 
 _OF_A_SERVER = ("--serve", "--url", "--requests")
@@ -120,10 +119,11 @@ def named_as(result: Result, configuration: dict[str, Value]) -> str:
         class_name(w, k) for k, w in result.winners.items() if w.configuration == configuration
     ]
     names = [b.name for b in result.baselines if b.configuration == bare and not b.same_as]
+    is_at_reference = configuration.get(BATCH, result.reference_batch) == result.reference_batch
     at_reference = [
-        f"{class_title(k)} at the reference batch"
-        for k in WinnerClass
-        if not winners and _bare(result.winners[k].configuration) == bare
+        f"{class_name(w, k)} at the reference batch"
+        for k, w in result.winners.items()
+        if not winners and is_at_reference and _bare(w.configuration) == bare
     ]
     return ", ".join([*winners, *names, *at_reference[:1]])
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import msgspec
 
 from tuner.output.headline import class_name
-from tuner.output.phrases import same_winner
+from tuner.output.phrases import same_settings
 from tuner.output.values import metric, milliseconds, value_of
 from tuner.record.figures import figure
 from tuner.record.interval import Interval
@@ -31,11 +31,15 @@ class MeasuredTable(msgspec.Struct, frozen=True):
 
 
 def measured(result: Result) -> MeasuredTable:
-    """Return the figures of the default and of each different winner."""
+    """Return the figures of the default and of each winner with other settings.
+
+    The best candidate of a class where nothing is faster is marked as such.
+    """
     shown: dict[str, _Section] = {"default": result.default}
     for winner_class, winner in result.winners.items():
-        if winner.configuration and not same_winner(result, winner_class):
-            shown[class_name(winner, winner_class)] = winner
+        if winner.configuration and not same_settings(result, winner_class):
+            kind = "" if winner.verdict == "faster" else " (candidate)"
+            shown[f"{class_name(winner, winner_class)}{kind}"] = winner
     columns = {
         head: cells
         for head, cell in _columns(result).items()

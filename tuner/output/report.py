@@ -30,7 +30,7 @@ from tuner.output.measured import measured
 from tuner.output.phrases import FILTERS, is_recommended
 from tuner.output.sources import sources
 from tuner.output.spending import KINDS, MEANING
-from tuner.output.trade_offs import trade_offs
+from tuner.output.trade_offs import trade_off_table
 from tuner.record.files import write_whole
 from tuner.record.outcome import Outcome
 from tuner.record.result import Result
@@ -84,7 +84,7 @@ def _template(name: str) -> jinja2.Template:
         "what_was_tuned": what_was_tuned,
         "measured": measured,
         "sources": sources,
-        "trade_offs": trade_offs,
+        "trade_off_table": trade_off_table,
     }
     return environment.get_template(name)
 

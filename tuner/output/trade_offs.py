@@ -1,4 +1,4 @@
-"""Speed, latency and memory against each other: what nothing measured surpasses in all three."""
+"""Speed, latency and memory against each other: what is worth choosing between, as a table."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Iterable
 import msgspec
 
 from tuner.output.advice import named_as
+from tuner.output.phrases import settings
 from tuner.output.values import milliseconds, ratio
 from tuner.record.configuration import Configuration, Value
 from tuner.record.interval import Interval
@@ -14,6 +15,7 @@ from tuner.record.objective import THROUGHPUT
 from tuner.record.outcome import Outcome
 from tuner.record.result import Result
 from tuner.record.study_stats import TrialSection
+from tuner.record.workload import CPU
 from tuner.space.knobs_of.launch import BATCH
 
 MOST = 5
@@ -33,24 +35,8 @@ class TradeOff(msgspec.Struct, frozen=True):
     confirmed: Interval | None
     """The same from the confirmation; None if only the search shows it."""
     call_s: float | None
-    memory_bytes: int | None
-
-    @property
-    def gain(self) -> str:
-        """Write the ratio with its interval, or that the search shows it alone."""
-        if self.confirmed is not None:
-            return ratio(self.confirmed)
-        return f"{self.ratio:.2f}x in the search" if self.ratio != 1 else "1.00x"
-
-    @property
-    def call(self) -> str:
-        """Write the seconds of a call in milliseconds: 1,435 ms."""
-        return "-" if self.call_s is None else milliseconds(self.call_s)
-
-    @property
-    def memory(self) -> str:
-        """Write the memory: 681 MiB."""
-        return "-" if self.memory_bytes is None else f"{self.memory_bytes / 2**20:.0f} MiB"
+    """Median seconds of a call; None if the metric is a latency, or requests arrive."""
+    memory_bytes: int
 
     def costs_less(self, other: TradeOff) -> bool:
         """Tell whether it clearly takes less memory, or less time for a call, than another."""
@@ -58,21 +44,71 @@ class TradeOff(msgspec.Struct, frozen=True):
         return any(mine < theirs / _ALIKE for mine, theirs in pairs if mine and theirs)
 
 
-def trade_offs(result: Result) -> list[TradeOff]:
-    """Return the configurations that nothing measured surpasses in all respects, fastest first.
+class TradeOffTable(msgspec.Struct, frozen=True):
+    """The table in words. The last column holds settings."""
 
-    The respects are speed, the time of a call (if the metric is the throughput) and memory. The
-    default is the last row in any case. Empty if nothing beats it, or if trials hold no memory, as
-    in results of earlier versions.
+    text: str
+    """Says what is listed."""
+    heads: list[str]
+    rows: list[list[str]]
+
+
+def trade_off_table(result: Result) -> TradeOffTable | None:
+    """Return the trade-offs in words; None if there are none."""
+    listed = trade_offs(result)
+    if not listed:
+        return None
+    has_calls = any(each.call_s is not None for each in listed)
+    batches = {each.configuration.get(BATCH, result.reference_batch) for each in listed}
+    costs = "memory or shorter calls" if has_calls else "memory"
+    text = (
+        "Of everything that was measured and gains more than noise: the fastest, and what takes "
+        f"clearly less {costs} than all that is listed above it."
+    )
+    text += " The batch sizes differ." if len(batches) > 1 else ""
+    memory = "memory" if result.device == CPU else "memory of the GPU"
+    rows = [
+        [
+            each.name or "found by the search",
+            _gain(each, is_default=each is listed[-1]),
+            *([milliseconds(each.call_s) if each.call_s else "-"] if has_calls else []),
+            f"{each.memory_bytes / 2**20:.0f} MiB",
+            settings(each.configuration),
+        ]
+        for each in listed
+    ]
+    calls = ["median call"] if has_calls else []
+    return TradeOffTable(text, ["", "over the default", *calls, memory, "settings"], rows)
+
+
+def _gain(each: TradeOff, *, is_default: bool) -> str:
+    if is_default:
+        return "1.00x"
+    return f"{each.ratio:.2f}x in the search" if each.confirmed is None else ratio(each.confirmed)
+
+
+def trade_offs(result: Result) -> list[TradeOff]:
+    """Return the fastest configuration, and slower ones that cost less than all before them.
+
+    The costs are memory and, if the metric is the throughput, the time of a call. The default is
+    the last row. Empty if nothing gains more than noise, or if trials hold no memory, as in results
+    of earlier versions.
     """
     found = _measured(result)
     default = next((each for each in found if _is_default(each, result)), None)
-    if default is None or default.memory_bytes is None:
+    if default is None:
         return []
-    rest = [each for each in found if each.ratio > 1 and each is not default]
-    kept = _front(sorted(rest, key=lambda each: -each.ratio))
-    # its batch is the best by the rounds, of which the search's ratio knows nothing
-    return [*kept[:MOST], msgspec.structs.replace(default, ratio=1.0)] if kept else []
+    gaining = [each for each in found if _gains(each, result.noise_floor)]
+    kept = _front(sorted(gaining, key=lambda each: -each.ratio))
+    return [*kept[:MOST], default] if kept else []
+
+
+def _gains(each: TradeOff, noise_floor: float) -> bool:
+    """Tell whether a configuration is faster than the default by more than noise."""
+    if not each.configuration.keys() - {BATCH}:  # the default at another batch
+        return False
+    is_sure = each.confirmed is None or each.confirmed.low > 1
+    return is_sure and each.ratio > 1 + noise_floor
 
 
 def _is_default(each: TradeOff, result: Result) -> bool:
@@ -82,10 +118,14 @@ def _is_default(each: TradeOff, result: Result) -> bool:
 
 
 def _front(candidates: Iterable[TradeOff]) -> list[TradeOff]:
-    """Return those that cost clearly less, in some respect, than all that are faster."""
+    """Return those that cost clearly less, in some respect, than all that are faster.
+
+    The search's ratios of the best are lucky: they replace nothing that is confirmed.
+    """
     kept: list[TradeOff] = []
     for each in candidates:
-        if all(each.costs_less(other) for other in kept):
+        rivals = (o for o in kept if o.confirmed is not None or each.confirmed is None)
+        if all(map(each.costs_less, rivals)):
             kept.append(each)
     return kept
 
@@ -96,6 +136,8 @@ def _measured(result: Result) -> list[TradeOff]:
     found: dict[Configuration, TradeOff] = {}
     for trial in result.trials:
         if trial.outcome is not Outcome.MEASURED or trial.search_ratio is None:
+            continue
+        if trial.memory_bytes is None:
             continue
         known = _confirmed(result, trial)
         found[Configuration.of(trial.configuration)] = TradeOff(
