@@ -63,7 +63,8 @@ def trade_off_table(result: Result) -> TradeOffTable | None:
     costs = "memory or shorter calls" if has_calls else "memory"
     text = (
         "Of everything that was measured and gains more than noise: the fastest, and what takes "
-        f"clearly less {costs} than all that is listed above it."
+        f"clearly less {costs} than the faster ones. Ratios of the search are hints; they replace "
+        "nothing that is confirmed."
     )
     text += " The batch sizes differ." if len(batches) > 1 else ""
     memory = "memory" if result.device == CPU else "memory of the GPU"
