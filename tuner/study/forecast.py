@@ -209,17 +209,6 @@ class Forecast:
             for c in finalists
         )
 
-    def promises_a_verdict(self) -> bool:
-        """Tell whether any finalist leads by as much as a first look at it alone decides."""
-        evaluation = self._study.evaluation
-        default = evaluation.default_at_best()
-        if default is None:
-            return True  # rates are confirmed all the same
-        gain = decidable_gain(evaluation.estimates.launch_sd, FIRST_LOOK, 1)
-        finalists = self._study.candidates.finalists().values()
-        scores = (evaluation.score(c) for c in finalists if not is_default(c))
-        return any(score is not None and score - default[1] >= gain for score in scores)
-
     def has_few_proposals(self) -> bool:
         """Tell whether exploring has begun and gone no further than a few proposals."""
         study = self._study
@@ -286,6 +275,18 @@ class Forecast:
     def explaining_s(self, winner: Configuration) -> float:
         """Return the seconds that all settings of a winner take to be compared."""
         return EXPLAIN_ROUNDS * self.costs.round_s(explained(self._study, winner))
+
+
+def promises_a_verdict(study: Study) -> bool:
+    """Tell whether any finalist leads by as much as a first look at it alone decides."""
+    evaluation = study.evaluation
+    default = evaluation.default_at_best()
+    if default is None:
+        return True  # rates are confirmed all the same
+    gain = decidable_gain(evaluation.estimates.launch_sd, FIRST_LOOK, 1)
+    finalists = study.candidates.finalists().values()
+    scores = (evaluation.score(c) for c in finalists if not is_default(c))
+    return any(score is not None and score - default[1] >= gain for score in scores)
 
 
 def say_what_is_ahead(study: Study, forecast: Forecast, n_baselines: int) -> None:

@@ -21,7 +21,12 @@ from tuner.space.catalogue import is_default
 from tuner.space.knobs_of.launch import BATCH
 from tuner.study.compared import EXPLAIN_ROUNDS, baselines_to_confirm, confirmation_arms
 from tuner.study.costs import SAFETY
-from tuner.study.forecast import NEIGHBOUR_ROUNDS, Forecast, say_what_is_ahead
+from tuner.study.forecast import (
+    NEIGHBOUR_ROUNDS,
+    Forecast,
+    promises_a_verdict,
+    say_what_is_ahead,
+)
 from tuner.study.loadgen import ask_loadgen
 from tuner.study.steps import (
     Aim,
@@ -254,7 +259,7 @@ class Planner:
         """
         costs, tried = self._forecast.costs, self._study.evaluation.tried()
         is_new = configuration.without(BATCH) not in {c.without(BATCH) for c in tried}
-        is_free = is_new and not self._forecast.promises_a_verdict()
+        is_free = is_new and not promises_a_verdict(self._study)
         kept_s = 0.0 if is_free else self._confirming_s()
         kept_s += sum(costs.launch_s(c) for c in group)
         return self._left_s() >= kept_s + costs.launch_s(configuration)
