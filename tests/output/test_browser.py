@@ -171,7 +171,7 @@ def test_a_screen_reader_finds_headings_tables_and_what_each_figure_says(
     labels = page.locator(".wide svg [role='graphics-symbol']").evaluate_all(
         "marks => marks.map(m => m.getAttribute('aria-label'))"
     )
-    assert any(label and label.startswith("bf16: ") for label in labels)
+    assert any(label and label.startswith("bf16, torch_guide_bf16: ") for label in labels)
 
 
 @pytest.mark.slow
