@@ -110,6 +110,12 @@ def changes(baseline: BaselineSection) -> list[str]:
     return [*baseline.substituted, *(f"dead: {text}" for text in baseline.dead_settings)]
 
 
+def sources(result: Result) -> dict[str, int]:
+    """Return each source of a recommendation once, with the number of its footnote."""
+    distinct = dict.fromkeys(baseline.source for baseline in result.baselines)
+    return {source: number for number, source in enumerate(distinct, start=1)}
+
+
 def over_best_baseline(result: Result) -> str:
     """Write the gain over the best baseline, or why there is none."""
     name = result.best_baseline
@@ -256,6 +262,7 @@ FILTERS: dict[str, Callable[..., Any]] = {
     "settings": settings,
     "candidate": best_candidate,
     "standing": standing,
+    "sources": sources,
     "changes": changes,
     "learnt": learnt,
     "left": left,

@@ -28,7 +28,6 @@ from tuner.output.headline import (
 )
 from tuner.output.measured import measured
 from tuner.output.phrases import FILTERS, is_recommended
-from tuner.output.sources import sources
 from tuner.output.spending import KINDS, MEANING
 from tuner.output.trade_offs import trade_off_table
 from tuner.record.files import write_whole
@@ -83,7 +82,6 @@ def _template(name: str) -> jinja2.Template:
         "next_steps": next_steps,
         "what_was_tuned": what_was_tuned,
         "measured": measured,
-        "sources": sources,
         "trade_off_table": trade_off_table,
     }
     return environment.get_template(name)

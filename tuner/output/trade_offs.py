@@ -16,6 +16,7 @@ from tuner.record.outcome import Outcome
 from tuner.record.result import Result
 from tuner.record.study_stats import TrialSection
 from tuner.record.workload import CPU
+from tuner.space.catalogue import is_default
 from tuner.space.knobs_of.launch import BATCH
 
 MOST = 5
@@ -71,7 +72,7 @@ def trade_off_table(result: Result) -> TradeOffTable | None:
     rows = [
         [
             each.name or "found by the search",
-            _gain(each, is_default=each is listed[-1]),
+            _gain(each, is_last=each is listed[-1]),
             *([milliseconds(each.call_s) if each.call_s else "-"] if has_calls else []),
             f"{each.memory_bytes / 2**20:.0f} MiB",
             settings(each.configuration),
@@ -82,8 +83,8 @@ def trade_off_table(result: Result) -> TradeOffTable | None:
     return TradeOffTable(text, ["", "over the default", *calls, memory, "settings"], rows)
 
 
-def _gain(each: TradeOff, *, is_default: bool) -> str:
-    if is_default:
+def _gain(each: TradeOff, *, is_last: bool) -> str:
+    if is_last:  # the default
         return "1.00x"
     return f"{each.ratio:.2f}x in the search" if each.confirmed is None else ratio(each.confirmed)
 
@@ -96,7 +97,7 @@ def trade_offs(result: Result) -> list[TradeOff]:
     of earlier versions.
     """
     found = _measured(result)
-    default = next((each for each in found if _is_default(each, result)), None)
+    default = next((each for each in found if _is_default_at_best(each, result)), None)
     if default is None:
         return []
     gaining = [each for each in found if _gains(each, result.noise_floor)]
@@ -106,16 +107,16 @@ def trade_offs(result: Result) -> list[TradeOff]:
 
 def _gains(each: TradeOff, noise_floor: float) -> bool:
     """Tell whether a configuration is faster than the default by more than noise."""
-    if not each.configuration.keys() - {BATCH}:  # the default at another batch
+    if is_default(Configuration.of(each.configuration)):  # at another batch
         return False
     is_sure = each.confirmed is None or each.confirmed.low > 1
     return is_sure and each.ratio > 1 + noise_floor
 
 
-def _is_default(each: TradeOff, result: Result) -> bool:
+def _is_default_at_best(each: TradeOff, result: Result) -> bool:
     """Tell whether a configuration is the default at its best batch."""
     batch = each.configuration.get(BATCH, result.reference_batch)
-    return not each.configuration.keys() - {BATCH} and batch == result.default.batch
+    return is_default(Configuration.of(each.configuration)) and batch == result.default.batch
 
 
 def _front(candidates: Iterable[TradeOff]) -> list[TradeOff]:
@@ -157,8 +158,9 @@ def _confirmed(result: Result, trial: TrialSection) -> Interval | None:
     for winner in result.winners.values():
         if winner.configuration == trial.configuration:
             return winner.speedup
-    bare = {knob: value for knob, value in trial.configuration.items() if knob != BATCH}
+    bare = Configuration.of(trial.configuration).without(BATCH)
     for baseline in result.baselines:  # their speedups are of the batch that is their best
-        if baseline.configuration == bare and baseline.search_ratio == trial.search_ratio:
+        is_same = Configuration.of(baseline.configuration) == bare
+        if is_same and baseline.search_ratio == trial.search_ratio:
             return baseline.speedup
     return None

@@ -109,13 +109,11 @@ def _rows(result: Result) -> Rows:
             _add(found, b.configuration, b.name, _BASELINE, b.speedup, b.search_ratio)
     default = _Measured(["default"], _DEFAULT, Interval(1.0, 1.0, 1.0, 0.95), None)
     rows = [row for each in (default, *found.values()) if (row := _row(each)) is not None]
-    order = {_DEFAULT: 0, _BASELINE: 1}
-
-    def place(row: dict[str, Any]) -> tuple[int, float]:
-        rank = order.get(row["kind"], 2)
-        return rank, row["point"] if rank == 1 else 0.0
-
-    return sorted(rows, key=place)
+    first, *others = rows
+    baselines = sorted(
+        (row for row in others if row["kind"] == _BASELINE), key=lambda row: row["point"]
+    )
+    return [first, *baselines, *(row for row in others if row["kind"] != _BASELINE)]
 
 
 @dataclass
@@ -137,9 +135,7 @@ def _add(
     hint: float | None,
 ) -> None:
     """Add a measurement, or its name to the same one under another name."""
-    bare = {knob: value for knob, value in configuration.items() if knob != BATCH}
-    figures = confirmed if confirmed is not None else hint
-    key = (Configuration.of(bare), figures)
+    key = (Configuration.of(configuration).without(BATCH), confirmed or hint)
     found.setdefault(key, _Measured([], kind, confirmed, hint)).names.append(name)
 
 
