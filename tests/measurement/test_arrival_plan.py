@@ -1,12 +1,14 @@
 """What a launch is to do next, played against a server whose latency is known."""
 
+import math
 from pathlib import Path
 
 import msgspec
 import pytest
 
-from tuner.measurement.arrival_plan import is_conclusive, is_settled, n_requests, next_offer
+from tuner.measurement.arrival_plan import ArrivalPlan, n_requests
 from tuner.measurement.queueing import with_sustained
+from tuner.measurement.server_trials import is_conclusive, launch_log_rate, launched
 from tuner.record.configuration import Configuration
 from tuner.record.launch import (
     Interference,
@@ -17,7 +19,8 @@ from tuner.record.launch import (
     packed,
 )
 from tuner.record.load import Batching, Offer, Slo
-from tuner.record.objective import Objective, trials_of
+from tuner.record.objective import Objective
+from tuner.record.outcome import Ending, Outcome
 from tuner.record.serving import Level, Served
 from tuner.record.trace import read_trace
 
@@ -35,8 +38,8 @@ def timed(sustained: float) -> Slice:
 
 
 def answered(offer: Offer) -> Slice:
-    latency_s = 0.02 + 0.08 * (offer.rate / EDGE) ** 3
-    calls = packed([latency_s] * offer.n_requests)
+    n_late = round(offer.n_requests * min(1.0, SLO.allowed * (offer.rate / EDGE) ** 7))
+    calls = packed([0.2] * n_late + [0.05] * (offer.n_requests - n_late))
     served = Served(ONE, offer.n_requests, offered=offer.rate)
     seconds = offer.n_requests / offer.rate
     return Slice(2, 1, offer.n_requests, seconds, 1.0, packed_calls=calls, served=served)
@@ -46,102 +49,102 @@ def launch(purpose: Purpose, number: int = 3) -> LaunchRecord:
     return LaunchRecord(LaunchRequest(1, Configuration(), 1, purpose, round=number, slo=SLO))
 
 
+def plan(objective: Objective = SERVED, *launches: LaunchRecord, seed: int = 0) -> ArrivalPlan:
+    return ArrivalPlan(lambda: launches, objective, seed)
+
+
 @pytest.mark.parametrize("expected", [20.0, 45.0, 80.0, 0.05])
 def test_requests_are_sent_around_the_edge_until_it_is_known(expected: float) -> None:
-    record = launch(Purpose.CONFIRM)
-    assert next_offer(record, SERVED) is None  # first the batches are timed
-    assert not is_settled(record, SERVED)
+    record, planned = launch(Purpose.CONFIRM), plan()
+    assert planned.next_offer(record) is None  # first the batches are timed
+    assert not planned.is_settled(record)
     record.slices.append(timed(expected))
     offers = []
-    while (offer := next_offer(record, SERVED)) is not None:
-        assert not is_settled(record, SERVED)
+    while (offer := planned.next_offer(record)) is not None:
+        assert not planned.is_settled(record)
         offers.append(offer)
         record.slices.append(answered(offer))
-    assert is_settled(record, SERVED)
-    assert len(trials_of(record.slices, SLO)) == len(offers) >= 5
+    assert planned.is_settled(record)
+    assert 3 <= len(offers) <= 8
     assert len({offer.seed for offer in offers}) == len(offers)  # each is another draw
-    log_score = SERVED.of_launch(record.slices)
-    assert log_score is not None
-    assert SERVED.value(log_score) == pytest.approx(EDGE, rel=0.03)
+    log_rate = launch_log_rate(record, SLO)
+    assert log_rate is not None and math.exp(log_rate) == pytest.approx(EDGE, rel=0.06)
 
 
-def test_the_arms_of_a_round_get_the_same_arrivals_and_those_of_another_do_not() -> None:
+def test_what_other_launches_showed_is_known_to_the_next() -> None:
+    earlier = launch(Purpose.CONFIRM)
+    earlier.slices.append(timed(20.0))
+    while (offer := plan().next_offer(earlier)) is not None:
+        earlier.slices.append(answered(offer))
+    earlier.ending = Ending(Outcome.MEASURED)
+    record = LaunchRecord(msgspec.structs.replace(earlier.request, id=2, round=4))
+    record.slices.append(timed(20.0))
+    offer = plan(SERVED, earlier, record).next_offer(record)
+    assert offer is not None and 0.6 * EDGE < offer.rate < EDGE
+    interrupted = LaunchRecord(earlier.request, slices=earlier.slices)
+    alone = plan(SERVED, interrupted, record).next_offer(record)
+    assert alone is not None and alone.rate < 0.5 * EDGE
+
+
+def test_the_arms_of_a_round_get_the_same_arrivals_and_others_do_not() -> None:
     seeds = []
-    for number in (3, 3, 4):
+    for number, seed in ((3, 0), (3, 0), (4, 0), (3, 7)):
         record = launch(Purpose.CONFIRM, number)
         record.slices.append(timed(45.0))
-        offer = next_offer(record, SERVED)
+        offer = plan(seed=seed).next_offer(record)
         assert offer is not None
         seeds.append(offer.seed)
-    assert seeds[0] == seeds[1] != seeds[2]
+    assert seeds[0] == seeds[1] and len(set(seeds)) == 3
 
 
 def test_the_search_sends_nobody_any_requests() -> None:
     record = launch(Purpose.SEARCH)
     record.slices.append(timed(45.0))
-    assert next_offer(record, SERVED) is None
-    assert is_settled(record, SERVED)
+    assert plan().next_offer(record) is None
+    assert plan().is_settled(record)
 
 
 def test_other_objectives_need_as_many_calls_as_their_percentile() -> None:
     record = launch(Purpose.CONFIRM)
     latency = Objective.of("latency_p99")
     for _ in range(3):
-        assert not is_settled(record, latency)
+        assert not plan(latency).is_settled(record)
         record.slices.append(Slice(1, 1, 40, 0.3, 0.5, packed_calls=packed([0.01] * 40)))
-    assert is_settled(record, latency)
-    assert next_offer(record, latency) is None
+    assert plan(latency).is_settled(record)
+    assert plan(latency).next_offer(record) is None
 
 
-def test_a_trial_holds_two_requests_beyond_the_quantile_and_seconds_of_them() -> None:
-    assert n_requests(5.0, SLO) == 200
-    assert n_requests(500.0, SLO) == 1500
+def test_a_trial_holds_some_late_requests_and_seconds_of_them() -> None:
+    assert n_requests(10.0, SLO) == 300  # three late ones at the rate in question
+    assert n_requests(500.0, SLO) == 2500
     assert n_requests(500.0, Slo(0.99, 1.0, "")) == 4000  # ten times the bound, or a line ...
     assert n_requests(200.0, Slo(0.99, 1.0, "")) == 2000  # ... has no time to grow
-    assert n_requests(20.0, Slo(0.9, 0.1, "")) == 60
+    assert n_requests(20.0, Slo(0.9, 0.1, "")) == 100
     assert n_requests(2.0, SLO) == 120  # a minute of them
     assert n_requests(1.0, SLO) == 100  # but no fewer than say anything
 
 
-def test_a_server_is_worth_no_more_than_it_can_answer() -> None:
-    """However short its trials were beside a bound of seconds."""
-    far = msgspec.structs.replace(SERVED, slo=Slo(0.99, 10.0, ""))
-    trials = [answered(Offer(rate, 4000, 1)) for rate in (150.0, 200.0)]
-    log_score = far.of_launch([timed(90.0), *trials])
-    assert log_score is not None
-    assert far.value(log_score) == pytest.approx(100.0)  # calls take 10 ms
-
-
-def test_a_server_that_is_never_in_time_has_no_worth() -> None:
-    late = msgspec.structs.replace(SERVED, slo=Slo(0.99, 0.01, ""))
-    assert late.of_launch([timed(0.1), answered(Offer(20.0, 200, 1))]) is None
-
-
-def test_a_disturbed_trial_is_made_again_and_does_not_count() -> None:
+def test_disturbed_trials_count() -> None:
     record = launch(Purpose.CONFIRM)
     record.slices.append(timed(45.0))
-    offer = next_offer(record, SERVED)
+    offer = plan().next_offer(record)
     assert offer is not None
-    late = answered(Offer(4 * offer.rate, offer.n_requests, 1)).packed_calls
-    disturbed = msgspec.structs.replace(
-        answered(offer), packed_calls=late, interference=Interference(dirty=("stolen",))
-    )
-    record.slices.append(disturbed)
-    again = next_offer(record, SERVED)
-    assert again is not None
-    record.slices.append(answered(again))
-    assert len(trials_of(record.slices, SLO)) == 1
+    taken = answered(Offer(1.2 * offer.rate, offer.n_requests, 1))
+    record.slices.append(msgspec.structs.replace(taken, interference=Interference(dirty=("x",))))
+    trials = launched(record, SLO).trials
+    assert [(t.rate, t.n_late > 0) for t in trials] == [(1.2 * offer.rate, True)]
 
 
 def test_a_launch_that_was_cut_short_does_not_tell_that_the_bound_is_missed() -> None:
-    late = msgspec.structs.replace(SERVED, slo=Slo(0.99, 0.01, ""))
+    late = Slo(0.99, 0.01, "")
+    served = msgspec.structs.replace(SERVED, slo=late)
     record = launch(Purpose.CONFIRM)
     record.slices.append(timed(0.01))
     told = []
-    while (offer := next_offer(record, late)) is not None:
-        record.slices.append(answered(offer))
-        told.append(is_conclusive(record, late))
-    assert late.of_launch(record.slices) is None
+    while (offer := plan(served).next_offer(record)) is not None:
+        record.slices.append(answered(offer))  # longer than 10 ms, all of them
+        told.append(is_conclusive(record, served))
+        assert launch_log_rate(record, late) is None
     assert len(told) > 2
     assert told == [False] * (len(told) - 1) + [True]
     assert is_conclusive(record, SERVED), "what keeps a bound tells so at once"
@@ -155,23 +158,16 @@ def of_own(rates: tuple[float, ...]) -> Slice:
 
 
 def test_a_server_of_ones_own_is_not_held_to_what_callers_have_shown() -> None:
-    """Its batches may be fuller when more requests wait; its trials last longer for that."""
+    """Its batches may be fuller when more requests wait."""
     record = launch(Purpose.CONFIRM)
-    taken = with_sustained(of_own((20.0, 30.0, 31.0, 31.0)), SLO)
+    taken = with_sustained(of_own((20.0, 30.0, 31.0, 31.0)), SLO, is_in_round=True)
     assert taken.served is not None and 30.0 < taken.served.sustained <= 31.0
+    assert taken.served.long_run == 0.0  # how it combines requests is its own
     record.slices.append(taken)
-    offers = []
-    while (offer := next_offer(record, SERVED)) is not None:
-        offers.append(offer)
+    while (offer := plan().next_offer(record)) is not None:
         record.slices.append(answered(offer))
-    log_score = SERVED.of_launch(record.slices)
-    assert log_score is not None and SERVED.value(log_score) == pytest.approx(EDGE, rel=0.03)
-    bound = Slo(0.99, 1.0, "")
-    longer = msgspec.structs.replace(SERVED, slo=bound)
-    begun = launch(Purpose.CONFIRM)
-    begun.slices.append(with_sustained(of_own((20.0, 30.0, 31.0, 31.0)), bound))
-    first = next_offer(begun, longer)
-    assert first is not None and first.n_requests == pytest.approx(20.0 * first.rate, abs=1.0)
+    log_rate = launch_log_rate(record, SLO)
+    assert log_rate is not None and math.exp(log_rate) == pytest.approx(EDGE, rel=0.06)
 
 
 def test_the_rush_hour_of_a_trace_lasts_as_long_as_any_trial(tmp_path: Path) -> None:
@@ -186,9 +182,15 @@ def test_the_rush_hour_of_a_trace_lasts_as_long_as_any_trial(tmp_path: Path) -> 
     traced = msgspec.structs.replace(SERVED, slo=slo)
     record = launch(Purpose.CONFIRM)
     record.slices.append(timed(20.0))
-    offer = next_offer(record, traced)
+    offer = plan(traced).next_offer(record)
     assert offer is not None
-    assert offer.lasts_s >= 10 * slo.seconds or offer.n_requests == 1000
+    assert offer.longest_s >= 10 * slo.seconds or offer.n_requests == 1000
+    record.slices.append(answered(offer))
+    faster = launch(Purpose.CONFIRM)
+    faster.slices.append(timed(200.0))
+    other = plan(traced, record).next_offer(faster)
+    assert other is not None and other.rate > 2 * offer.rate
+    assert other.moments == offer.moments, "of more requests, the rush is not as close together"
     expected = with_sustained(of_own((20.0, 30.0, 31.0, 31.0)), slo)
     at_random = with_sustained(of_own((20.0, 30.0, 31.0, 31.0)), Slo(0.9, 0.5, ""))
     assert expected.served is not None and at_random.served is not None

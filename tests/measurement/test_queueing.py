@@ -4,24 +4,25 @@ import math
 import statistics
 from pathlib import Path
 
+import numpy as np
+import numpy.typing as npt
 import pytest
 
-from tuner.measurement.queueing import sustained, waited, with_sustained
+from tuner.measurement.queueing import long_run, sustained, waited, with_sustained
+from tuner.record.arrivals import at_random
 from tuner.record.launch import Slice, packed, percentile
-from tuner.record.load import Batching, Offer, Slo
+from tuner.record.load import Batching, Slo
 from tuner.record.max_rate import capacity
 from tuner.record.serving import Served
 from tuner.record.trace import read_trace, tuned_by
-from tuner.worker.scenarios.request_queue import arrivals
 
 ONE = Batching((1,))
 UP_TO_4 = Batching((1, 2, 4))
 P99 = Slo(0.99, 0.1, "--slo p99=100ms")
 
 
-def poisson(rate: float, n: int = 10_000, seed: int = 3) -> list[float]:
-    (due,) = arrivals(Offer(rate, n, seed), 1)
-    return due
+def poisson(rate: float, n: int = 10_000, seed: int = 3) -> npt.NDArray[np.float64]:
+    return at_random(seed, n) / rate
 
 
 @pytest.mark.parametrize("load", [0.3, 0.6, 0.8])
@@ -42,7 +43,7 @@ def test_several_servers_take_from_one_line() -> None:
 
 
 def test_those_that_have_come_are_answered_together_and_padded() -> None:
-    due = [0.0, 0.01, 0.02, 0.03]  # three come while the first is answered
+    due = np.array([0.0, 0.01, 0.02, 0.03])  # three come while the first is answered
     found = waited(UP_TO_4, {1: [0.1], 2: [0.15], 4: [0.2]}, due)
     assert found == pytest.approx([0.1, 0.1 + 0.2 - 0.01, 0.1 + 0.2 - 0.02, 0.1 + 0.2 - 0.03])
 
@@ -50,8 +51,8 @@ def test_those_that_have_come_are_answered_together_and_padded() -> None:
 def test_the_oldest_waits_for_others_but_no_longer_than_it_may() -> None:
     patient = Batching((1, 2, 4), wait_s=0.05)
     times = {1: [0.1], 2: [0.1], 4: [0.1]}
-    assert waited(patient, times, [0.0, 0.04, 1.0]) == pytest.approx([0.15, 0.11, 0.15])
-    full = waited(patient, times, [0.0, 0.01, 0.02, 0.03, 0.9])
+    assert waited(patient, times, np.array([0.0, 0.04, 1.0])) == pytest.approx([0.15, 0.11, 0.15])
+    full = waited(patient, times, np.array([0.0, 0.01, 0.02, 0.03, 0.9]))
     assert full[0] == pytest.approx(0.03 + 0.1)  # the batch was full before its time was up
 
 
@@ -63,6 +64,31 @@ def test_the_sustained_rate_is_where_the_latency_crosses_the_bound() -> None:
     )
     assert below < P99.seconds < above
     assert rate < capacity(UP_TO_4, times) == 200.0
+
+
+def test_the_formula_of_one_server_is_what_the_queue_does() -> None:
+    times = {1: [0.005, 0.010, 0.030]}
+    quick = waited(ONE, times, poisson(70), seed=8)
+    # a wait of no time at all: no formula is used
+    step_by_step = waited(Batching((1, 2)), {1: times[1], 2: times[1]}, poisson(0.01), seed=8)
+    assert statistics.fmean(quick) > statistics.fmean(step_by_step)
+    two = Batching((1,), n_servers=2)
+    beside = waited(two, times, poisson(1e-4, 2000), seed=8)
+    assert waited(ONE, times, poisson(1e-4, 2000), seed=8) == pytest.approx(beside, abs=1e-6)
+
+
+@pytest.mark.parametrize("times", [{1: [0.06]}, {1: [0.022], 2: [0.041], 4: [0.08]}])
+def test_in_the_long_run_the_allowed_share_is_late(times: dict[int, list[float]]) -> None:
+    batching, slo = Batching(tuple(times)), Slo(0.99, 0.3, "")
+    found = long_run(batching, times, slo, sustained(batching, times, slo))
+
+    def late(rate: float) -> float:
+        moments = poisson(rate, 300_000, 17)
+        return statistics.fmean(each > slo.seconds for each in waited(batching, times, moments))
+
+    assert late(0.97 * found.rate) < slo.allowed < late(1.03 * found.rate)
+    slope = math.log(late(1.03 * found.rate) / late(0.97 * found.rate)) / math.log(1.03 / 0.97)
+    assert found.slope == pytest.approx(slope, rel=0.3)
 
 
 def test_a_bound_that_is_far_off_leaves_the_capacity() -> None:
@@ -101,5 +127,5 @@ def test_the_bound_is_kept_where_latency_jumps(tmp_path: Path, service_s: float)
         slo = Slo(0.99, service_s * bound / 10, "", trace)
         rate = sustained(UP_TO_4, times, slo)
         assert 0.2 / service_s < rate <= 4 / service_s
-        found = waited(UP_TO_4, times, [moment / rate for moment in moments])
+        found = waited(UP_TO_4, times, np.array(moments) / rate)
         assert percentile(found, slo.quantile) <= slo.seconds * (1 + 1e-9)

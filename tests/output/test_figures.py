@@ -95,7 +95,7 @@ def served(edge: float) -> Serving:
         for number in (1, 2)
         for by in (0.7, 0.9, 1.1, 1.3)
     ]
-    return Serving(rates, 2, 2, is_cliff=False, is_open=False, queue_share=0.3, generator=0.01)
+    return Serving(rates, 2, 2, is_open=False, queue_share=0.3, generator=0.01)
 
 
 def draw(chart: Chart, width: int) -> str:

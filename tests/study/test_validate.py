@@ -24,7 +24,7 @@ from tuner.record.launch import LaunchRecord, LaunchRequest, Purpose, Slice, pac
 from tuner.record.load import Batching, Slo
 from tuner.record.objective import THROUGHPUT, Objective
 from tuner.record.outcome import Ending, Outcome
-from tuner.record.serving import Served, Validation
+from tuner.record.serving import Served, Serving, Validation
 from tuner.record.store import Store
 from tuner.record.winner_class import WinnerClass
 from tuner.study.confirm import make_claims
@@ -69,6 +69,19 @@ def test_a_reader_is_warned_of_a_rate_that_was_never_kept() -> None:
     assert text.endswith("; at 90 its run was too short to say (0 of 2000 late)")
     (text,) = too_slow("x", [disturbed] * 3)
     assert text.endswith("while something disturbed it")
+
+
+@pytest.mark.parametrize(("rate", "is_warned"), [(98.0, False), (115.0, True)])
+def test_late_requests_that_clusters_explain_are_no_contradiction(
+    rate: float, is_warned: bool
+) -> None:
+    """40 of 2000 late at 100/s: where 98/s are kept, 23 + 1.6 sqrt(7 * 23) may be."""
+    serving = Serving(
+        [], 4, 4, is_open=False, queue_share=None, generator=0.0, slope=7.0, rate=rate
+    )
+    most = serving.most_late(100.0, 2000, 0.01)
+    assert most is not None and (most < 40) == is_warned
+    assert bool(too_slow("x", [said("too_slow")], serving, SLO)) == is_warned
 
 
 WINNER, DEFAULT = Configuration.of({"fake.layout": "packed"}), Configuration()

@@ -89,11 +89,16 @@ class Scripted:
 @pytest.fixture
 def verified(monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[Verification, Scripted]]:
     """Verify a recommendation on launches that are written down."""
-    host = probe()
+    host, seeds = probe(), list[int]()
 
     def verify(launched: Launched, slo: Slo | None = None) -> tuple[Verification, Scripted]:
         bench = Scripted(launched)
-        monkeypatch.setattr(verifying, "bench_on", lambda *_, **__: bench)
+
+        def made(*_: object, arrivals_seed: int, **__: object) -> Scripted:
+            seeds.append(arrivals_seed)
+            return bench
+
+        monkeypatch.setattr(verifying, "bench_on", made)
         monkeypatch.setattr(verifying, "make_reference", lambda *_: None)
         shipped = of_host(recommendation({"env.MY_MODE": "fast"}, host, "fake"), slo)
         facts = cast(ModelFacts, SimpleNamespace(silence="", answers_with={}))
@@ -102,6 +107,7 @@ def verified(monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[Verificatio
         )
         return found, bench
 
+    verify.seeds = seeds  # type: ignore[attr-defined]
     return verify
 
 
@@ -188,12 +194,12 @@ def test_a_server_that_is_late_at_every_rate_is_refuted_after_four_undisturbed_r
     assert (len(bench.rounds) == 4) == (verdict is Conclusion.REFUTED)
 
 
-def test_a_server_gets_other_arrivals_than_in_its_study(
+def test_a_server_gets_other_arrivals_than_in_its_study_and_each_time(
     verified: Callable[..., tuple[Verification, Scripted]],
 ) -> None:
-    """A round's number seeds them, and a study counts its rounds from 1."""
-    _, bench = verified(lambda is_default, _: offline(100.0, is_default, is_busy=False))
-    assert min(number for number, _ in bench.rounds) > 100
+    for _ in range(2):
+        verified(lambda is_default, _: offline(100.0, is_default, is_busy=False))
+    assert len(set(verified.seeds)) == 2  # type: ignore[attr-defined]
 
 
 def test_what_gives_no_slice_while_time_is_left_has_failed(

@@ -175,7 +175,7 @@ def test_what_does_not_become_ready_says_why(
 @pytest.mark.parametrize("running", ["sheds"], indirect=True)
 def test_what_an_overrun_server_turns_away_is_late_and_no_failure(running: Running) -> None:
     running.until_ready()
-    waited, _ = running.client.arriving([0.0] * 6, [0] * 6, time.monotonic())
+    waited, _ = running.client.arriving([0.0] * 6, [0] * 6, time.monotonic(), 6)
     assert waited.count(TURNED_AWAY_S) >= 2
     assert min(waited) < 1
     with pytest.raises(Overrun):
@@ -293,10 +293,20 @@ def test_latency_counts_from_the_moment_at_which_a_request_was_due(running: Runn
     """Ten at once, one at a time in 20 ms: the last waits for all of them."""
     running.until_ready()
     start = time.monotonic()
-    waited, end = running.client.arriving([0.1] * 10, [0, 1] * 5, start)
+    waited, end = running.client.arriving([0.1] * 10, [0, 1] * 5, start, 10)
     assert len(waited) == 10
     assert min(waited) >= 0.02 and max(waited) >= 10 * 0.02
     assert end - start >= 0.1 + max(waited) - 0.01
+
+
+def test_requests_are_posted_until_the_server_is_idle(running: Running) -> None:
+    """Each takes 20 ms: the fourth comes while the third is answered, the fifth long after."""
+    running.until_ready()
+    start = time.monotonic()
+    due = [0.1, 0.1, 0.1, 0.1, 2.0, 2.1]
+    waited, end = running.client.arriving(due, [0] * 6, start, 3)
+    assert len(waited) == 4
+    assert end - start < 2.0, "it ended with the last answer"
 
 
 def test_nobody_there_is_unreachable() -> None:

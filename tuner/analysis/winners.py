@@ -20,7 +20,7 @@ from tuner.analysis.sections import rounded
 from tuner.analysis.serving import serving_of
 from tuner.analysis.stability import is_unstable, stability
 from tuner.measurement.confirmation import FIRST_LOOK, WORTH_HAVING, judge, plain_interval
-from tuner.measurement.estimates import round_log_scores
+from tuner.measurement.estimates import log_scores_of_rounds
 from tuner.record.configuration import Configuration
 from tuner.record.interval import Interval
 from tuner.record.journal import FinalistNamed
@@ -221,11 +221,9 @@ def _hinted_effect(study: Study, winner: Configuration, shorter: Configuration) 
 
 def _differences(study: Study, winner: Configuration, shorter: Configuration) -> list[float]:
     """Return the log ratios of the winner to the shorter configuration, round by round."""
+    rounds = [[study.store.launches[i] for i in note.launches] for note in rounds_of(study, winner)]
     found = []
-    for note in rounds_of(study, winner):
-        records = [study.store.launches[i] for i in note.launches]
-        arms = [record.request.configuration for record in records]
-        values = dict(zip(arms, round_log_scores(records, study.evaluation.objective), strict=True))
+    for values in log_scores_of_rounds(rounds, study.evaluation.objective):
         full, less = values[winner], values.get(shorter)
         if full is not None and less is not None:
             found.append(full - less)

@@ -62,6 +62,7 @@ def study_of(
         seconds_left=budget.left_s,
         waiting_s=WAITING_SHARE * budget.total_s,
         search_ratio=evaluation.ratio_after,
+        arrivals_seed=int(plan.identity[:8], 16),
     )
     search = Search(
         plan.folder / "study.db",

@@ -257,11 +257,11 @@ class ProcessLaunch:
             self._tell("measuring")
         spent_before_s = self._spent_s
         order = Measure(index, seconds, self._n_discarded(seconds), offer=offer)
-        arriving_s = 3 * offer.lasts_s if offer else 0.0
+        arriving_s = 3 * offer.longest_s if offer else 0.0
         measured = self._carry_out(order, self._timeouts.slice_s + arriving_s, Measured)
         if measured is not None:
             self._slicing_s += self._spent_s - spent_before_s
-            self.file.add(SliceTaken(self._complete(measured.slice, self.record.request.slo)))
+            self.file.add(SliceTaken(self._complete(measured.slice, self.record)))
 
     def _n_discarded(self, seconds: float) -> int:
         """Return the number of calls before a slice: one after a pause, if calls are short.
@@ -279,7 +279,7 @@ class ProcessLaunch:
         order, when = Measure(index, seconds, 1), "next to a busy neighbour"
         measured = self._try(order, self._timeouts.slice_s, Measured, when)
         if measured is not None:
-            taken = self._complete(measured.slice, self.record.request.slo)
+            taken = self._complete(measured.slice, self.record)
             self.file.add(SliceTaken(taken, n_neighbours))
 
     def validate(self, order: LoadgenOrder) -> Validation:

@@ -21,7 +21,7 @@ from tuner.host.identity import Host
 from tuner.record.configuration import Configuration
 from tuner.record.events import Listener
 from tuner.record.launch import LaunchRecord, Purpose, Slice
-from tuner.record.load import Offer, Slo
+from tuner.record.load import Offer
 from tuner.record.objective import Objective
 from tuner.record.outcome import Ending
 from tuner.record.protocol import Check
@@ -29,8 +29,8 @@ from tuner.record.serving import LoadgenOrder, Validation
 from tuner.record.store import Store
 from tuner.record.workload import ModelFacts, Workload
 
-Complete = Callable[[Slice, Slo | None], Slice]
-"""Adds fields computed under a latency bound to a slice before it is stored."""
+Complete = Callable[[Slice, LaunchRecord], Slice]
+"""Adds computed fields to a slice of a launch before it is stored."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -177,7 +177,7 @@ class ReplayedLaunch:
             latency=latency(call_s) if call_s else None,
             packed_calls=packed(call_s),
         )
-        self._file.add(SliceTaken(self._spec.complete(taken, request.slo)))
+        self._file.add(SliceTaken(self._spec.complete(taken, self.record)))
 
     def take_contended_slice(self, index: int, seconds: float, n_neighbours: int) -> None:
         """Do nothing: no source deals slices next to a synthetic neighbour."""

@@ -15,8 +15,8 @@ from tuner.host.identity import Host
 from tuner.host.interference import n_disturbed
 from tuner.launchers.protocol import Launch, Launcher, LauncherSpec
 from tuner.launchers.testbed import Testbed
-from tuner.measurement.arrival_plan import is_settled, uses_arrivals
-from tuner.measurement.estimates import clean_slices
+from tuner.measurement.arrival_plan import ArrivalPlan
+from tuner.measurement.estimates import clean_slices, round_log_scores
 from tuner.measurement.interference_gate import InterferenceGate
 from tuner.measurement.pacer import Pacer
 from tuner.measurement.passes import passes_of
@@ -32,6 +32,7 @@ from tuner.measurement.replication import (
     scatter,
     wants_more,
 )
+from tuner.measurement.server_trials import is_in_round, uses_arrivals
 from tuner.measurement.steps import Steps
 from tuner.record.configuration import Configuration
 from tuner.record.events import LaunchDone, Listener
@@ -60,11 +61,13 @@ def bench_on(
     waiting_s: float,
     is_cut: bool = False,
     search_ratio: SearchRatio = lambda _: None,
+    arrivals_seed: int = 0,
 ) -> Bench:
     """Return a bench that measures one workload on a testbed.
 
     waiting_s: the most that all waits for quiet together may take. is_cut: no step of a launch
-    outlasts seconds_left; else the one that runs then may.
+    outlasts seconds_left; else the one that runs then may. arrivals_seed: of the requests that
+    arrive at a server.
     """
     draw = random.Random(seed * 1000 + session)
 
@@ -83,7 +86,7 @@ def bench_on(
         seconds_left=seconds_left,
         is_cut=is_cut,
         on_end=on_end,
-        complete=with_sustained,
+        complete=_completed,
     )
     launcher = testbed.launcher(spec)
     quiet = InterferenceGate(
@@ -100,7 +103,13 @@ def bench_on(
         stand_in,
         seconds_left,
         memory_bytes=host.limits.memory_bytes,
+        arrivals_seed=arrivals_seed,
     )
+
+
+def _completed(taken: Slice, record: LaunchRecord) -> Slice:
+    """Return a slice with what is computed from its calls."""
+    return with_sustained(taken, record.request.slo, is_in_round=is_in_round(record))
 
 
 class Bench:
@@ -118,12 +127,14 @@ class Bench:
         seconds_left: Callable[[], float] = lambda: math.inf,
         *,
         memory_bytes: int,
+        arrivals_seed: int = 0,
     ) -> None:
         """Put a bench together.
 
         draw: the order in which launches take turns. stand_in: paces if the default never answers.
         seconds_left: of the budget; after its end a launch takes one slice. memory_bytes: the
-        memory that processes may use on the host, or in its container.
+        memory that processes may use on the host, or in its container. arrivals_seed: of the
+        requests that arrive at a server.
         """
         self.memory_bytes = memory_bytes
         self._seconds_left = seconds_left
@@ -132,7 +143,8 @@ class Bench:
         self._card = card
         self._objective = objective
         self._random = draw
-        self._steps = Steps(store, card, objective, launcher, quiet, draw)
+        self._arrivals = arrivals = ArrivalPlan(store.launches.values, objective, arrivals_seed)
+        self._steps = Steps(store, card, objective, launcher, quiet, arrivals, draw)
         self.pacer = Pacer(store, launcher, self._steps.slice, stand_in or Configuration())
 
     @property
@@ -194,7 +206,7 @@ class Bench:
 
     def _is_unsettled(self, launch: Launch, *, minimal: bool = False) -> bool:
         """Tell whether a launch of a round has not done yet what its value rests on."""
-        return launch.goes_on and not is_settled(launch.record, self._objective, minimal=minimal)
+        return launch.goes_on and not self._arrivals.is_settled(launch.record, minimal=minimal)
 
     def _wants_slice(self, launch: Launch, planned: Replication, noise: Scatter) -> bool:
         """Tell whether one more slice of a launch is worth its seconds."""
@@ -428,8 +440,8 @@ def launch_summary(
     if slices:  # by what the search goes by; a claim's value may be another
         value = objective.value(statistics.median(map(objective.of_slice, slices)))
     if slices and uses_arrivals(record, objective):
-        log_score, unit = objective.of_launch(record.slices), objective.unit
-        value = None if log_score is None else objective.value(log_score)
+        (log_score,) = round_log_scores([record], objective)
+        value, unit = None if log_score is None else objective.value(log_score), objective.unit
     return LaunchDone(
         launch=request.id,
         label=request.configuration.label(),

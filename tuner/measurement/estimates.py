@@ -25,10 +25,10 @@ import numpy as np
 
 from tuner.measurement.passes import passes_of
 from tuner.measurement.replication import Scatter, scatter, variance_of_median
+from tuner.measurement.server_trials import launch_log_rate, log_rates_of_launches
 from tuner.record.configuration import Configuration
 from tuner.record.launch import UNPACED, LaunchRecord, Purpose, Slice
-from tuner.record.objective import Objective, timed_of
-from tuner.record.outcome import Outcome
+from tuner.record.objective import Objective, offered_of, timed_of
 
 _PRIOR_BETA = 1.0
 """Prior mean of beta: all drift is shared."""
@@ -54,17 +54,52 @@ def round_log_scores(
     them count: the slowest are often the disturbed ones, and without them there would be no tail.
     only_clean: leave them out all the same, to show the difference.
     """
-    there = [r for r in records if counts(r) and r.slices]
+    there = [r for r in records if r.was_measured and r.slices]
     if not there:
         return [None] * len(records)
-    if objective.is_of_launch:
+    if objective.is_of_trials and objective.slo is not None:
+        slo = objective.slo
         values: list[float | None] = [
-            _log_score_of_all(r, objective, only_clean=only_clean) for r in there
+            launch_log_rate(r, slo) if offered_of(r.slices) else _expected(r, objective)
+            for r in there
         ]
+    elif objective.is_of_launch:
+        values = [_log_score_of_all(r, objective, only_clean=only_clean) for r in there]
     else:
         values = [*passes_of(there, objective).values()]
     by_launch = {r.request.id: value for r, value in zip(there, values, strict=True)}
     return [by_launch.get(r.request.id) for r in records]
+
+
+def log_scores_of_rounds(
+    rounds: Sequence[Sequence[LaunchRecord]], objective: Objective, *, only_clean: bool = False
+) -> list[dict[Configuration, float | None]]:
+    """Return the log values of the launches of each round, by configuration.
+
+    A server's are estimated from all of its launches together; their mean is the estimate.
+    """
+    found: list[dict[Configuration, float | None]] = []
+    for records in rounds:
+        arms = [record.request.configuration for record in records]
+        log_scores = round_log_scores(records, objective, only_clean=only_clean)
+        found.append(dict(zip(arms, log_scores, strict=True)))
+    if not objective.is_of_trials or objective.slo is None:
+        return found
+    launches: dict[Configuration, dict[int, LaunchRecord]] = defaultdict(dict)
+    for number, records in enumerate(rounds):
+        for record in records:
+            if record.was_measured and offered_of(record.slices):
+                launches[record.request.configuration][number] = record
+    for configuration, by_round in launches.items():
+        together = log_rates_of_launches(list(by_round.values()), objective.slo)
+        for number, log_rate in zip(by_round, together, strict=True):
+            found[number][configuration] = log_rate
+    return found
+
+
+def _expected(record: LaunchRecord, objective: Objective) -> float:
+    """Return the rate that is expected of a server before requests arrive."""
+    return statistics.fmean(objective.of_slice(taken) for taken in timed_of(record.slices))
 
 
 def _log_score_of_all(
@@ -125,7 +160,7 @@ class Estimates:
                 self._blocks[record.request.id] = series
                 self._paced_by.add(record.request.configuration)
                 self._levels[record.request.id] = statistics.fmean(series[1])
-            elif counts(record):
+            elif record.was_measured:
                 self._records[record.request.configuration].append(record)
         self._points = {r.request.id: self._seen(r) for rs in self._records.values() for r in rs}
         """Of every launch that was measured to its end: its slices, as `_seen` returns them."""
@@ -307,8 +342,3 @@ def _at(moment: float, times: Sequence[float], values: Sequence[float]) -> float
         return values[min(i, len(times) - 1)]
     share = (moment - times[i - 1]) / (times[i] - times[i - 1])
     return values[i - 1] + share * (values[i] - values[i - 1])
-
-
-def counts(record: LaunchRecord) -> bool:
-    """Tell whether a launch was measured; one that the tool's end cut short is made again."""
-    return record.ending is not None and record.ending.outcome is Outcome.MEASURED

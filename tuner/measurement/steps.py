@@ -6,7 +6,7 @@ import random
 from collections.abc import Iterable
 
 from tuner.launchers.protocol import Launch, Launcher
-from tuner.measurement.arrival_plan import next_offer
+from tuner.measurement.arrival_plan import ArrivalPlan
 from tuner.measurement.interference_gate import InterferenceGate
 from tuner.record.configuration import Configuration
 from tuner.record.launch import Interference, LaunchRecord, Slice
@@ -32,6 +32,7 @@ class Steps:
         objective: Objective,
         launcher: Launcher,
         quiet: InterferenceGate,
+        arrivals: ArrivalPlan,
         draw: random.Random,
     ) -> None:
         """draw: the order in which launches take turns."""
@@ -40,12 +41,13 @@ class Steps:
         self._objective = objective
         self._launcher = launcher
         self._quiet = quiet
+        self._arrivals = arrivals
         self._random = draw
         self._profiles_tried: set[Configuration] = set()
 
     def slice(self, launch: Launch) -> None:
         """Take a slice, or send a server's requests, then let the launch wait."""
-        offer = next_offer(launch.record, self._objective)
+        offer = self._arrivals.next_offer(launch.record)
         launch.take_slice(self._store.next_slice_index(), SLICE_S, offer)
         launch.pause()
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from tuner.output.values import in_unit, value_of
 from tuner.record.configuration import Value
 from tuner.record.figures import figure
+from tuner.record.load import Slo
 from tuner.record.result import DefaultSection, Result, WinnerSection
 from tuner.record.serving import Serving, Validation
 from tuner.record.workload import SERVICE
@@ -49,17 +50,27 @@ def highest_rate(section: DefaultSection | WinnerSection, result: Result) -> str
     slo = result.objective.slo
     trace = None if slo is None else slo.trace
     pace = "" if trace is None else f": {figure(value.point / trace.rate)} times the trace's pace"
-    return f"{in_unit(value, result)}{pace}"
+    valid = last_valid(section)
+    told = "" if valid is None else f"; LoadGen: VALID at {figure(valid)}"
+    return f"{in_unit(value, result)}{pace}{told}"
 
 
 def edge_in_words(serving: Serving) -> str:
-    """Say in how many launches the bound was kept, and how the latency passes it."""
+    """Say in how many launches the bound was kept, and what a little more load does."""
     met = f"kept in {serving.n_met} of {serving.n_launches} launches"
     if not serving.n_met:
         return met
     if serving.is_open:
         return f"{met}; no rate that was tried was too high, so that it is a least"
-    return f"{met}; {'the latency jumps there' if serving.is_cliff else 'the latency rises there'}"
+    pauses = serving.pauses
+    if pauses is not None:
+        return (
+            f"{met}; not the load makes requests late, but pauses of about "
+            f"{1000 * pauses.seconds:.0f} ms, one in {pauses.every_s:.0f} s"
+        )
+    if serving.slope is None:
+        return met
+    return f"{met}; with 10 % more load {figure(1.1**serving.slope)} times as many are late"
 
 
 def queue_in_words(serving: Serving) -> str:
@@ -78,9 +89,10 @@ def how_tried(result: Result) -> str:
     cost = f"for at most {100 * max(each.generator for each in servings):.1f} % of one CPU's time"
     facts = result.model_facts
     is_own = facts is not None and facts.form == SERVICE
+    n_trials = max(len(serving.rates) for serving in servings)
     told = [
-        f"A rate was tried with {min(tried)} to {max(tried)} requests: where many more arrive, "
-        "what is kept for good may be lower, of slow servers most (docs/scenarios.md).",
+        f"Each rate is estimated from the share of late requests in up to {n_trials} trials of "
+        f"{min(tried)} to {max(tried)} requests.",
         f"They were posted from beside the server, {cost} an instance."
         if is_own
         else f"They were sorted in the servers' own processes, {cost}: a front end of your own "
@@ -93,20 +105,34 @@ def how_tried(result: Result) -> str:
     return " ".join(told)
 
 
-def loadgen_in_words(validations: Sequence[Validation]) -> str:
-    """Write LoadGen's results with their basis, and its reason for the last."""
+def last_valid(section: DefaultSection | WinnerSection) -> float | None:
+    """Return the highest rate that LoadGen found VALID; None if there is none."""
+    told = [v.told for v in section.validations if v.told is not None]
+    return max((each.rate for each in told if each.word == "valid"), default=None)
+
+
+def loadgen_in_words(
+    validations: Sequence[Validation], serving: Serving | None = None, slo: Slo | None = None
+) -> str:
+    """Write LoadGen's results with their basis, and its reason for the last.
+
+    serving: with the rate, which tells how many late requests agree with it.
+    """
     if not validations:
         return "not asked"
     told = validations[-1].told
     reason = f" ({told.reason})" if told is not None and told.reason else ""
-    return "; then ".join(map(_word, validations)) + reason
+    return "; then ".join(_word(each, serving, slo) for each in validations) + reason
 
 
-def _word(validation: Validation) -> str:
+def _word(validation: Validation, serving: Serving | None, slo: Slo | None) -> str:
     told = validation.told
     if told is None:
         return f"no word: {validation.fault}"
     late = f"{told.n_over} of {told.n_requests} late"
+    if serving is not None and slo is not None:
+        most = serving.most_late(told.scheduled_rate, told.n_requests, slo.allowed)
+        late += "" if most is None else f" (up to {most:.0f} agree with the rate)"
     disturbed = f", while {validation.disturbed[0]}" if validation.disturbed else ""
     said = f"{_WORDS[told.word]} at {figure(told.rate)}/s"
     return f"{said}: {late} in {told.duration_s:.0f} s{disturbed}"

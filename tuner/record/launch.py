@@ -21,7 +21,7 @@ import msgspec
 
 from tuner.record.configuration import Configuration, Value
 from tuner.record.load import OFFLINE, Batching, Load, Slo
-from tuner.record.outcome import Ending
+from tuner.record.outcome import Ending, Outcome
 from tuner.record.output_check import OutputCheck
 from tuner.record.serving import Served
 
@@ -341,6 +341,11 @@ class LaunchRecord(msgspec.Struct):
     def clean_slice(self) -> Slice | None:
         """The first undisturbed slice; None while there is none."""
         return next((s for s in self.slices if not s.interference.dirty), None)
+
+    @property
+    def was_measured(self) -> bool:
+        """Whether it was measured to its end; one that the tool's end cut short is made again."""
+        return self.ending is not None and self.ending.outcome is Outcome.MEASURED
 
     @property
     def compile_s(self) -> float:

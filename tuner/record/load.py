@@ -43,6 +43,11 @@ class Slo(msgspec.Struct, frozen=True):
         return f"p{100 * self.quantile:g}"
 
     @property
+    def allowed(self) -> float:
+        """The share of requests that may be late."""
+        return 1 - self.quantile
+
+    @property
     def least_requests(self) -> int:
         """The number of requests of which one is expected beyond the quantile."""
         return round(1 / (1 - self.quantile))
@@ -163,18 +168,32 @@ class Load(msgspec.Struct, frozen=True):
         return (self.batch,) if self.batching is None else self.batching.sizes
 
 
+_MOST_TIMES = 2
+"""Times as many requests as asked for are sent to a server that is not idle before."""
+
+
 class Offer(msgspec.Struct, frozen=True):
-    """Requests that are sent to a server, whatever becomes of those before."""
+    """Requests that are sent to a server, whatever becomes of those before.
+
+    Those at random go on until the server is idle: a trial that begins and ends so has, on average,
+    the share of late requests that the server has for good.
+    """
 
     rate: float
     """Per second, on average."""
     n_requests: int
+    """The least; all of a trace's."""
     seed: int
     """The same seed is the same arrivals at any rate, only closer together."""
     moments: tuple[float, ...] = ()
     """At which they would arrive at one per second on average; empty: at random (Poisson)."""
 
     @property
-    def lasts_s(self) -> float:
-        """Seconds until the last arrives, about."""
-        return (self.moments[-1] if self.moments else self.n_requests) / self.rate
+    def most_requests(self) -> int:
+        """The most, of a server that is never idle."""
+        return len(self.moments) or _MOST_TIMES * self.n_requests
+
+    @property
+    def longest_s(self) -> float:
+        """Seconds until the last arrives, about, if the server is never idle."""
+        return (self.moments[-1] if self.moments else self.most_requests) / self.rate

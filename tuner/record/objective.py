@@ -20,7 +20,7 @@ import msgspec
 from tuner.record.interval import Interval
 from tuner.record.launch import LaunchRecord, Slice, percentile
 from tuner.record.load import Slo
-from tuner.record.max_rate import Trial, edge_of, most_answered
+from tuner.record.max_rate import most_answered
 
 Direction = Literal["maximize", "minimize"]
 Cost = Literal["memory", "latency"]
@@ -35,9 +35,9 @@ class Metric(msgspec.Struct, frozen=True):
     direction: Direction
     of_slice: Callable[[Slice], float]
     """The value of a slice: what the search and the pacer use."""
-    of_launch: Callable[[Sequence[Slice], Slo | None], float | None] | None = None
-    """The value of a confirming launch, by all of its slices, at least one; None of one that has
-    none. No function: it is that of the middle slice."""
+    of_launch: Callable[[Sequence[Slice]], float] | None = None
+    """The value of a confirming launch, by all of its slices, at least one. No function: it is that
+    of the middle slice."""
     least_calls: int = 0
     """The number of calls that a confirming launch makes at least."""
     searched_by: str = ""
@@ -49,16 +49,19 @@ class Metric(msgspec.Struct, frozen=True):
     within a bound that cannot be met there."""
     is_rate: bool = False
     """Whether it is items, or requests, per second."""
+    is_of_trials: bool = False
+    """Whether the value of confirming launches is estimated from the requests that arrived at all
+    of them (measurement/server_rate.py)."""
 
 
 def _mean_call_ms(taken: Slice) -> float:
     return 1000 * taken.call_mean_s
 
 
-def quantile_ms(quantile: float) -> Callable[[Sequence[Slice], Slo | None], float]:
+def quantile_ms(quantile: float) -> Callable[[Sequence[Slice]], float]:
     """Return a function of a launch: a quantile over all of its calls."""
 
-    def of_launch(slices: Sequence[Slice], _: Slo | None) -> float:
+    def of_launch(slices: Sequence[Slice]) -> float:
         return 1000 * percentile([seconds for s in slices for seconds in s.call_s], quantile)
 
     return of_launch
@@ -66,22 +69,6 @@ def quantile_ms(quantile: float) -> Callable[[Sequence[Slice], Slo | None], floa
 
 def _sustained(taken: Slice) -> float:
     return taken.served.sustained or taken.rate if taken.served else taken.rate
-
-
-def _rate_within(slices: Sequence[Slice], slo: Slo | None) -> float | None:
-    """Return the maximum rate between the trials of a launch, None if no trial met the bound.
-
-    At most what the servers can answer: a short trial ends before an overflowing queue is noticed.
-    Without trials, the simulated rate.
-    """
-    assert slo is not None
-    timed, trials = timed_of(slices), trials_of(slices, slo)
-    if not trials:
-        return math.exp(statistics.fmean(math.log(_sustained(taken)) for taken in timed))
-    # callers in a closed loop may not fill a server's own batches: they tell of no most
-    is_own = any(s.served is not None and s.served.levels for s in timed)
-    most = capacity_of(timed) if timed and not is_own else math.inf
-    return min(edge_of(trials, slo.seconds).rate, most) or None
 
 
 def timed_of(slices: Sequence[Slice]) -> list[Slice]:
@@ -97,16 +84,6 @@ def offered_of(slices: Sequence[Slice]) -> list[Slice]:
 def capacity_of(timed: Sequence[Slice]) -> float:
     """Return the requests per second that servers answer by slices in which batches were timed."""
     return statistics.fmean(most_answered(taken) for taken in timed)
-
-
-def trials_of(slices: Sequence[Slice], slo: Slo) -> list[Trial]:
-    """Return the trials among slices, in which requests arrived: undisturbed ones, if there are."""
-    offered = offered_of(slices)
-    return [
-        Trial(s.served.offered, percentile(s.call_s, slo.quantile), s.served.n_requests)
-        for s in [s for s in offered if not s.interference.dirty] or offered
-        if s.served is not None
-    ]
 
 
 _MEAN_TIME, _MEAN_UNIT = "the mean time of a call", "ms a call, on average"
@@ -140,7 +117,7 @@ METRICS = {
         "requests/s",
         "maximize",
         _sustained,
-        _rate_within,
+        is_of_trials=True,
         searched_by="rates that are expected before requests arrive at random",
         search_unit="requests/s, expected",
         of_busy_slice=most_answered,
@@ -251,6 +228,11 @@ class Objective(msgspec.Struct, frozen=True):
         return METRICS[self.metric].of_launch is not None
 
     @property
+    def is_of_trials(self) -> bool:
+        """Whether requests arrive at confirming launches, whose value is estimated together."""
+        return METRICS[self.metric].is_of_trials
+
+    @property
     def searched_by(self) -> str:
         """What the search uses instead of the metric, in words; empty if it is the same."""
         return METRICS[self.metric].searched_by
@@ -265,15 +247,11 @@ class Objective(msgspec.Struct, frozen=True):
         value_of = metric.of_busy_slice or metric.of_slice
         return statistics.median(self._log_score(value_of(taken)) for taken in slices)
 
-    def of_launch(self, slices: Sequence[Slice]) -> float | None:
-        """Return the score of a launch from all of its slices, at least one.
-
-        None if the metric has no value: a server that meets the bound at no rate.
-        """
+    def of_launch(self, slices: Sequence[Slice]) -> float:
+        """Return the score of a launch from all of its slices, at least one."""
         of_launch = METRICS[self.metric].of_launch
         assert of_launch is not None
-        value = of_launch(slices, self.slo)
-        return None if value is None else self._log_score(value)
+        return self._log_score(of_launch(slices))
 
     def _log_score(self, value: float) -> float:
         return math.log(value) if self.direction == "maximize" else -math.log(value)

@@ -5,6 +5,7 @@ No result of this tool is an MLPerf result: durations and counts are not those o
 
 from __future__ import annotations
 
+import math
 from array import array
 from typing import Annotated, Literal, TypeAlias
 
@@ -14,6 +15,11 @@ from tuner.record.load import Batching
 
 _Counted: TypeAlias = Annotated[int, msgspec.Meta(ge=1)]
 Word = Literal["valid", "too_short", "too_slow"]
+CLUSTER = 7.0
+"""Variance of the number of late requests over its mean, of servers near their highest rate: one
+long queue makes several requests late (by simulation: 7.3 one at a time, 3.8 in batches)."""
+ONE_SIDED = 1.645
+"""Standard errors of a one-sided 95 % bound."""
 
 
 class Level(msgspec.Struct, frozen=True):
@@ -47,6 +53,12 @@ class Served(msgspec.Struct, frozen=True):
     generator: float = 0.0
     """Share of one CPU's time that an instance took to sort requests, or to post them, not to
     answer them."""
+    long_run: float = 0.0
+    """By a longer simulation, the rate at which as many requests are late as the bound allows, and
+    how steeply their share rises there (measurement/queueing.py); 0 outside of rounds."""
+    slope: float = 0.0
+    seed: int | None = None
+    """Of the arrivals, where some were sent at random; None in studies of earlier versions."""
     levels: tuple[Level, ...] = ()
     """Of a user's own server to which no requests arrived: with more and more callers."""
 
@@ -62,6 +74,19 @@ class TriedRate(msgspec.Struct, frozen=True):
     """Latency from the moment at which a request was due, so the next."""
     quantile_s: float
     """At the quantile of the bound."""
+    n_late: int | None = None
+    """Requests beyond the bound; None in studies of earlier versions."""
+
+
+class Pauses(msgspec.Struct, frozen=True):
+    """Times in which nothing was answered, whatever the load."""
+
+    n: int
+    """Runs of late requests."""
+    seconds: float
+    """The median over these of the longest latency, less the usual one."""
+    every_s: float
+    """Seconds of trials for each of them."""
 
 
 class Serving(msgspec.Struct, frozen=True):
@@ -72,16 +97,32 @@ class Serving(msgspec.Struct, frozen=True):
     n_met: int
     """Launches that kept within the bound at any rate that was tried."""
     n_launches: int
-    is_cliff: bool
-    """Whether, in most launches, the latency jumps where it crosses the bound: with a little more
-    load the queue grows without limit."""
     is_open: bool
-    """Whether, in most launches, no rate that was tried was too high: the rate is a lower bound."""
+    """Whether no rate that was tried was too high: the rate is a lower bound."""
     queue_share: float | None
     """Share of the median latency at the highest rate within the bound that a single request would
     not take: time in the queue or in a larger batch. None if no launch met the bound."""
     generator: float
     """Share of one CPU's time that went into sorting requests, the most of any trial."""
+    slope: float | None = None
+    """Relative increase of the share of late requests by that of the rate, at the rate that is
+    reported: 7 means that a tenth more load makes 2 times as many late. None in studies of earlier
+    versions, so the next."""
+    rate: float | None = None
+    """Requests per second at which as many are late as the bound allows, by all trials."""
+    pauses: Pauses | None = None
+    """Where the share hardly depends on the load: what makes requests late."""
+
+    def most_late(self, rate: float, n_requests: int, allowed: float) -> float | None:
+        """Return the most late requests of a run at a rate that do not contradict the fitted rate.
+
+        Late requests come in clusters, so that their number scatters by more than a Poisson
+        distribution. None if the fit is not known.
+        """
+        if self.slope is None or self.rate is None:
+            return None
+        expected: float = n_requests * min(1.0, allowed * (rate / self.rate) ** self.slope)
+        return expected + ONE_SIDED * math.sqrt(CLUSTER * expected)
 
 
 class LoadgenOrder(msgspec.Struct, frozen=True):

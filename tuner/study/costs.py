@@ -190,7 +190,7 @@ class Costs:
             )
             needed = min(_RECKONED, wanted)
         needed = max(needed, least, self._passes_for_calls(configuration))
-        arriving_s = trials_s(shortest, self._evaluation.objective, minimal=minimal)
+        arriving_s = trials_s(shortest, self._evaluation.objective)
         return fixed_s + (arriving_s or needed * slice_s)
 
     def unsliced_s(self, configuration: Configuration) -> float:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable
 
 import msgspec
 
-from tuner.measurement.arrival_plan import is_conclusive
 from tuner.measurement.confirmation import ArmSeries, Difference, plain_interval
-from tuner.measurement.estimates import counts, round_log_scores
+from tuner.measurement.estimates import log_scores_of_rounds
+from tuner.measurement.server_rate import Trial
+from tuner.measurement.server_trials import is_conclusive, log_rates_of_launches
 from tuner.record.configuration import Configuration
 from tuner.record.interval import Interval
-from tuner.record.journal import EarlyRound, NeighbourRound, RoundDone
+from tuner.record.journal import EarlyRound, NeighbourRound, RoundDone, ValidationNoted
 from tuner.record.launch import LaunchRecord
 from tuner.record.objective import THROUGHPUT, Objective
 from tuner.record.store import Store
@@ -41,6 +43,13 @@ class Rounds:
 
     def __init__(self, store: Store, objective: Objective, n_rounds: int | None = None) -> None:
         self._objective = objective
+        self._told: dict[Configuration, list[Trial]] = defaultdict(list)
+        """What LoadGen counted."""
+        for noted in store.all(ValidationNoted):
+            if (word := noted.validation.told) is not None:
+                self._told[noted.configuration].append(
+                    Trial(word.scheduled_rate, word.n_requests, word.n_over)
+                )
         self.launches: list[dict[Configuration, LaunchRecord]] = []
         """Round by round, each arm's launch."""
         early = [done.launches for done in store.all(EarlyRound)]
@@ -58,11 +67,8 @@ class Rounds:
         """Round by round."""
 
     def _log_scores(self, objective: Objective, *, only_clean: bool = False) -> list[LogScores]:
-        found: list[LogScores] = []
-        for arms in self.launches:
-            log_scores = round_log_scores(list(arms.values()), objective, only_clean=only_clean)
-            found.append(dict(zip(arms, log_scores, strict=True)))
-        return found
+        rounds = [list(arms.values()) for arms in self.launches]
+        return log_scores_of_rounds(rounds, objective, only_clean=only_clean)
 
     def series(self, configuration: Configuration) -> ArmSeries:
         """Return an arm's score per round."""
@@ -80,7 +86,7 @@ class Rounds:
         measured = [
             log_scores[configuration]
             for log_scores, arms in zip(self.log_scores, self.launches, strict=True)
-            if configuration in arms and counts(arms[configuration])
+            if configuration in arms and arms[configuration].was_measured
             if is_conclusive(arms[configuration], self._objective)
         ]
         return sum(log_score is not None for log_score in measured), len(measured)
@@ -88,10 +94,21 @@ class Rounds:
     def value(self, configuration: Configuration) -> Interval | None:
         """Return an arm's value in the objective's unit, with its plain 95 % interval over rounds.
 
-        None of fewer than two rounds.
+        None of fewer than two rounds. Of a server, LoadGen's requests count as well.
         """
         found = _interval(self.log_scores, configuration)
+        if self._told.get(configuration) and found is not None:
+            found = self._with_loadgen(configuration)
         return None if found is None else self._objective.in_unit(found)
+
+    def _with_loadgen(self, configuration: Configuration) -> Interval:
+        """Return the interval by the rounds' launches and by those that LoadGen asked."""
+        slo = self._objective.slo
+        assert slo is not None
+        records = [arms[configuration] for arms in self.launches if configuration in arms]
+        measured = [record for record in records if record.was_measured]
+        log_rates = log_rates_of_launches(measured, slo, self._told[configuration])
+        return plain_interval([each for each in log_rates if each is not None])
 
     def value_undisturbed(self, configuration: Configuration) -> Interval | None:
         """Return the same of the undisturbed slices alone, where all calls count; else None."""

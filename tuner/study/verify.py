@@ -23,12 +23,12 @@ from tuner.launchers.asking import Deadline
 from tuner.launchers.describe import make_reference
 from tuner.launchers.memory import RESIDENT_SHARE
 from tuner.launchers.testbed import Testbed
-from tuner.measurement.arrival_plan import is_conclusive
 from tuner.measurement.bench import bench_on
 from tuner.measurement.confirmation import ALPHA, FIRST_LOOK, LOOKS, t_interval
-from tuner.measurement.estimates import round_log_scores
+from tuner.measurement.estimates import log_scores_of_rounds, round_log_scores
 from tuner.measurement.interference_gate import WAITING_SHARE
 from tuner.measurement.replication import Scatter
+from tuner.measurement.server_trials import is_conclusive
 from tuner.record.configuration import Configuration, Value
 from tuner.record.events import Listener, PhaseBegins, RoundEnds, TimeLeft
 from tuner.record.launch import LaunchRecord, Purpose
@@ -60,9 +60,6 @@ _UNKNOWN = Scatter(0.02, 0.01)
 """The scatter of launches and slices if the recommendation does not state it."""
 _AT_THE_END_S = 0.1
 """With no more left than this, a launch that timed out did so at our limit."""
-_FIRST_ROUND = 1001
-"""The number of a round seeds the arrivals at a server (measurement/arrival_plan.py). Studies count
-from 1: the same arrivals again would repeat their luck."""
 
 
 def verify(
@@ -183,6 +180,8 @@ class _Trial:
             seconds_left=self._left_s,
             waiting_s=WAITING_SHARE * seconds,
             is_cut=True,
+            # not those of the study: the same arrivals again would repeat their luck
+            arrivals_seed=secrets.randbits(31),
         )
         wanted = recommendation.workload
         settings = _settings_of(recommendation).as_dict()
@@ -195,11 +194,6 @@ class _Trial:
         self._host = host
         self._differences = differences
         self._stopped = ""
-        self._defaults: list[float] = []
-        self._ratios: list[float] = []
-        """Log speedups of the rounds in which both arms were measured."""
-        self._undisturbed: list[float] = []
-        """The rounds that were not mostly disturbed."""
         self._in_time: list[InTime] = []
         self._records: list[tuple[LaunchRecord, LaunchRecord]] = []
         """Of every round, in the order of the arms."""
@@ -251,7 +245,7 @@ class _Trial:
         claim = self._recommendation.claim
         noise = _UNKNOWN if claim.launch_sd is None else Scatter(claim.launch_sd, claim.launch_sd)
         return self.bench.measure_round(
-            arms, _FIRST_ROUND + n_before, Purpose.CONFIRM, noise=noise,
+            arms, 1 + n_before, Purpose.CONFIRM, noise=noise,
             seconds=max(1.0, self._left_s() / max(1, FIRST_LOOK - n_before)), checks=n_before == 0,
         )  # fmt: skip
 
@@ -259,41 +253,59 @@ class _Trial:
         """Measure both arms; n_before: rounds that were made."""
         silent = [] if self._silent is None else [self._silent]
         records = silent + self._measure(self._arms[len(silent) :], n_before)
-        default, tuned = round_log_scores(records, self._objective)
         pair = records[0], records[1]
         self._records.append(pair)
+        default, tuned = self._log_scores()[-1]
         self._listen(TimeLeft(self._left_s()))
         if self._facts.silence and _is(pair[0], Outcome.TIMED_OUT):
             self._silent = pair[0]
         if self._objective.slo is not None:
-            kept = self._kept(pair[0], default) if self._silent is None else False
-            self._in_time.append(InTime(kept, self._kept(pair[1], tuned), is_busy(pair)))
+            kept = self._kept(pair[0]) if self._silent is None else False
+            self._in_time.append(InTime(kept, self._kept(pair[1]), is_busy(pair)))
         if default is None or tuned is None:
             failed = [r for r in pair if r is not self._silent and not _was_measured(r)]
             if failed:
                 self._note_failure(failed[0], n_before)
             return
-        self._defaults.append(default)
-        self._ratios.append(tuned - default)
-        if not is_busy(pair):
-            self._undisturbed.append(tuned - default)
         if (gain := self._gain()) is not None:
             i = gain.speedup
-            is_early = len(self._ratios) < FIRST_LOOK
+            is_early = len(self._ratios()) < FIRST_LOOK
             number, speedups = n_before + 1, {"recommended": (i.point, i.low, i.high)}
             self._listen(RoundEnds(number, speedups, is_early))
 
-    def _kept(self, record: LaunchRecord, log_score: float | None) -> bool | None:
+    def _log_scores(self) -> list[tuple[float | None, float | None]]:
+        """Return the log values of the default and of the recommendation, round by round."""
+        found = log_scores_of_rounds(self._records, self._objective)
+        return [(each[self._arms[0]], each[self._arms[1]]) for each in found]
+
+    def _defaults(self) -> list[float]:
+        """Return the log values of the default, of rounds in which both were measured."""
+        both = self._log_scores()
+        return [default for default, tuned in both if default is not None and tuned is not None]
+
+    def _ratios(self, *, undisturbed: bool = False) -> list[float]:
+        """Return the log speedups of the rounds in which both arms were measured.
+
+        undisturbed: without rounds that were mostly disturbed.
+        """
+        return [
+            tuned - default
+            for (default, tuned), pair in zip(self._log_scores(), self._records, strict=True)
+            if default is not None and tuned is not None and not (undisturbed and is_busy(pair))
+        ]
+
+    def _kept(self, record: LaunchRecord) -> bool | None:
         """Return whether a launch kept within the latency bound; None if it does not tell."""
-        tells = _was_measured(record) and is_conclusive(record, self._objective)
-        return log_score is not None if tells else None
+        if not _was_measured(record) or not is_conclusive(record, self._objective):
+            return None
+        return round_log_scores([record], self._objective) != [None]
 
     def _note_failure(self, failed: LaunchRecord, n_before: int) -> None:
         """End the rounds: by the recommendation's fault, or for want of time or of a default."""
         is_default = failed.request.configuration == self._arms[0]
         if self._ran_out(failed):
             self._stopped = "the time was up"  # our limit, not its own
-        elif is_default and not self._ratios:
+        elif is_default and not self._ratios():
             raise NothingMeasured(f"the default could not be measured here: {_why(failed)}")
         elif is_default:
             self._stopped = f"the default failed ({_why(failed)})"
@@ -324,10 +336,10 @@ class _Trial:
             or is_busy(self._launches())
         )
         claim = self._recommendation.claim
-        return gain_of(self._ratios, claim, is_scatter_known=is_scatter_known)
+        return gain_of(self._ratios(), claim, is_scatter_known=is_scatter_known)
 
     def _undisturbed_gain(self) -> Gain | None:
-        return gain_of(self._undisturbed, self._recommendation.claim)
+        return gain_of(self._ratios(undisturbed=True), self._recommendation.claim)
 
     def _is_enough(self) -> bool:
         """Tell whether there are enough rounds."""
@@ -336,27 +348,29 @@ class _Trial:
             return False
         if (missed := of_a_server(claim, self._in_time)) is not None:
             return missed[0] is not Conclusion.INCONCLUSIVE
-        ratios = self._undisturbed if is_busy(self._launches()) else self._ratios
+        ratios = self._ratios(undisturbed=is_busy(self._launches()))
         return is_precise(ratios, claim, self._at_least)
 
     def _launches(self) -> list[LaunchRecord]:
         return [record for pair in self._records for record in pair]
 
     def _default_bounds(self) -> tuple[float, float] | None:
-        if len(self._defaults) < 2:
+        defaults = self._defaults()
+        if len(defaults) < 2:
             return None
-        _, low, high = t_interval(self._defaults, ALPHA)
+        _, low, high = t_interval(defaults, ALPHA)
         bounds = sorted(map(self._objective.value, (low, high)))
         return bounds[0], bounds[1]
 
     def shown(self) -> Shown:
         """Return what the rounds showed."""
+        defaults = self._defaults()
         prepared = [tuned.prepared for _, tuned in self._records if tuned.prepared is not None]
         return Shown(
             gain=self._gain(),
-            ratios=[math.exp(ratio) for ratio in self._ratios],
+            ratios=[math.exp(ratio) for ratio in self._ratios()],
             default_value=(
-                self._objective.value(statistics.median(self._defaults)) if self._defaults else None
+                self._objective.value(statistics.median(defaults)) if defaults else None
             ),
             default_bounds=self._default_bounds(),
             launches=self._launches(),

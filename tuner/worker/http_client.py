@@ -198,30 +198,37 @@ class Client:
         return self._run(calls)
 
     def arriving(
-        self, due: Sequence[float], numbers: Sequence[int], start: float
+        self, due: Sequence[float], numbers: Sequence[int], start: float, least: int
     ) -> tuple[list[float], float]:
         """Post requests when they are due, whatever became of those before.
 
         due: seconds from `start`, a moment of the clock, ascending. numbers: which request each is.
-        Returns the seconds from the moment at which each was due, and when the last was answered.
-        One that an overrun server turns away is as late as can be.
+        least: requests after which none is posted once all are answered. Returns the seconds from
+        the moment at which each was due, and when the last was answered. One that an overrun server
+        turns away is as late as can be.
         """
 
         async def calls(ask: _Ask) -> tuple[list[float], float]:
-            waited_s = [TURNED_AWAY_S] * len(due)
+            waited_s: list[float] = []
+            n_answered, end = 0, start
 
             async def one(i: int) -> None:
+                nonlocal n_answered, end
                 with suppress(Overrun):
                     await ask(numbers[i])
                     waited_s[i] = clock() - start - due[i]
+                n_answered, end = n_answered + 1, clock()
 
             async def each_when_due(group: asyncio.TaskGroup) -> None:
                 for i, moment in enumerate(due):  # no task before its time: they would all be begun
                     await asyncio.sleep(max(0.0, start + moment - clock()))
+                    if i >= least and n_answered == i:
+                        break
+                    waited_s.append(TURNED_AWAY_S)
                     group.create_task(one(i))
 
             await _all(each_when_due)
-            return waited_s, clock()
+            return waited_s, end
 
         return self._run(calls)
 

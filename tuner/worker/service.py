@@ -22,6 +22,7 @@ from tuner import supervisor
 from tuner.errors import Silent, UsageError, WorkerFailed
 from tuner.host.interference import Watch
 from tuner.host.numa import apply_memory_policy
+from tuner.record.arrivals import due_of
 from tuner.record.configuration import Value
 from tuner.record.launch import (
     Built,
@@ -57,7 +58,6 @@ from tuner.worker.http_client import Body, Client, Overrun, clock, read_requests
 from tuner.worker.instance_barrier import InstanceBarrier, Orders
 from tuner.worker.own_server import LOG, Server, digest_of
 from tuner.worker.program import card_of_started, observed
-from tuner.worker.scenarios.request_queue import due_of
 from tuner.worker.scenarios.timing import Begun, slice_of, until_steady
 from tuner.worker.session import WrongOutput
 
@@ -213,12 +213,14 @@ class ServiceSession:
         placed = self._placed
         mine = slice(None) if placed is None else slice(placed.rank, None, placed.n_instances)
         draw = np.random.default_rng((offer.seed, 1))
-        numbers = draw.integers(len(self._bodies), size=offer.n_requests)[mine]
-        due = [float(moment) for moment in due_of(offer)[mine]]
+        all_due = due_of(offer)
+        numbers = draw.integers(len(self._bodies), size=len(all_due))[mine]
+        due = [float(moment) for moment in all_due[mine]]
+        least = len(range(offer.n_requests)[mine])
         begun = Begun(company, self._watch)
         start = clock() - begun.late_s
         cpu_before = time.thread_time()
-        waited_s, end = self._client.arriving(due, [int(n) for n in numbers], start)
+        waited_s, end = self._client.arriving(due, [int(n) for n in numbers], start, least)
         own_s = time.thread_time() - cpu_before
         ended = begun.ended(end - start)
         if company:
@@ -229,6 +231,7 @@ class ServiceSession:
             batching,
             len(waited_s),
             offered=offer.rate,
+            seed=None if offer.moments else offer.seed,
             generator=min(1.0, own_s / (end - start)),
         )
         return slice_of(order, 1, waited_s, end - start, ended, served)

@@ -74,8 +74,10 @@ class Server:
     def _answered(
         self, order: Measure, offer: Offer, watch: Watch, company: InstanceBarrier | None
     ) -> Slice | None:
-        """Answer requests until none is left; None if the others took all of them."""
-        line = RequestQueue(arrivals(offer, self._n_shapes), self._batching, order.line)
+        """Answer requests until the line ends; None if the others took all of them."""
+        due = arrivals(offer, self._n_shapes)
+        least = None if offer.moments else offer.n_requests
+        line = RequestQueue(due, self._batching, order.line, least)
         begun, clock = Begun(company, watch), self._work.clock
         # an instance that begins late has been no server until then, but the requests were due
         start = clock() - begun.late_s
@@ -103,6 +105,7 @@ class Server:
             len(waited_s),
             self._n_shapes,
             offered=offer.rate,
+            seed=None if offer.moments else offer.seed,
             generator=min(1.0, outside_s / (end - start)),
         )
         return slice_of(order, self._load.batch, waited_s, end - start, ended, served)
