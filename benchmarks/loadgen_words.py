@@ -1,11 +1,13 @@
 """What does MLPerf's LoadGen say of a server study's rates, in launches of another hour?
 
     python -m benchmarks.loadgen_words SERVER [--of winner default] [--shares 1 0.9 0.8] [--turns 2]
+        [--minutes 10]
 
 SERVER: a study with --scenario server. Each turn, of each configuration and at each share of the
 lower bound of its rate, has a fresh launch: it answers requests of the tool's own first, as they
-arrive in a confirmation but so many as LoadGen sends, and then LoadGen's. Printed: how many were
-late in either, the quantile of the latency, and LoadGen's word.
+arrive in a confirmation but so many as LoadGen sends, and then LoadGen's, for so many minutes if
+they are given. Printed: how many were late in either, the quantile of the latency, and LoadGen's
+word.
 
 What was said is kept in SERVER/loadgen_words.jsonl. Run nothing else meanwhile.
 """
@@ -44,14 +46,19 @@ def arms_of(result: Mapping[str, Any]) -> dict[str, tuple[Configuration, float]]
     return {name: (arm, value["low"]) for name, (arm, value) in arms.items() if value is not None}
 
 
-def asked(bench: Bench, arm: Configuration, rate: float, slo: Slo, seed: int) -> dict[str, Any]:
-    """Have a launch answer the tool's own requests and LoadGen's; return what came of it."""
+def asked(
+    bench: Bench, arm: Configuration, rate: float, slo: Slo, seed: int, seconds: float = 0.0
+) -> dict[str, Any]:
+    """Have a launch answer the tool's own requests and LoadGen's; return what came of it.
+
+    seconds: of LoadGen's, at least.
+    """
     n = LOADGEN_ENOUGH * slo.least_requests
     launch = bench.launcher.start(arm, Purpose.CONFIRM, round_number=1)
     launch.take_slice(bench.store.next_slice_index(), SLICE_S, None)
     launch.take_slice(bench.store.next_slice_index(), SLICE_S, Offer(rate, n, seed))
     offered = launch.record.slices[-1]
-    said = launch.validate(order_for(launch, slo, rate, n / rate, bench.n_shapes))
+    said = launch.validate(order_for(launch, slo, rate, max(seconds, n / rate), bench.n_shapes))
     launch.finish()
     row: dict[str, Any] = {
         "n": n,
@@ -89,19 +96,35 @@ def main() -> None:
     parser.add_argument("--of", nargs="+", choices=(WINNER, DEFAULT), default=(WINNER, DEFAULT))
     parser.add_argument("--shares", type=float, nargs="+", default=(1.0, 0.9, 0.8))
     parser.add_argument("--turns", type=int, default=2)
+    parser.add_argument("--minutes", type=float, default=0.0)
     given = parser.parse_args()
     if not is_installed():
         sys.exit(MISSING)
     result = json.loads((given.server / "result.json").read_text())
     if result["objective"]["slo"] is None:
         sys.exit(f"{given.server} is no study of a server")
-    ask(given.server / "loadgen_words.jsonl", result, given.of, given.shares, given.turns)
+    ask(
+        given.server / "loadgen_words.jsonl",
+        result,
+        given.of,
+        given.shares,
+        given.turns,
+        60 * given.minutes,
+    )
 
 
 def ask(
-    path: Path, result: Mapping[str, Any], names: Sequence[str], shares: Sequence[float], n: int
+    path: Path,
+    result: Mapping[str, Any],
+    names: Sequence[str],
+    shares: Sequence[float],
+    n: int,
+    seconds: float = 0.0,
 ) -> None:
-    """Ask about each configuration at each share of its rate, so many times in turns."""
+    """Ask about each configuration at each share of its rate, so many times in turns.
+
+    seconds: of LoadGen's requests, at least.
+    """
     slo = result["objective"]["slo"]
     bound = f"p{100 * slo['quantile']:g}={1000 * slo['seconds']:g}ms"
     (planned,) = plan(request_of(result, "server", bound), probe())
@@ -114,7 +137,7 @@ def ask(
                 arm, low = arms[name]
                 for share in shares:
                     row = {"arm": name, "configuration": arm.as_dict(), "rate": share * low}
-                    row |= asked(bench, arm, share * low, objective.slo, seed=turn)
+                    row |= asked(bench, arm, share * low, objective.slo, turn, seconds)
                     file.write(json.dumps(row) + "\n")
                     file.flush()
                     print(told(row, objective.slo), flush=True)

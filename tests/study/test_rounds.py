@@ -3,10 +3,11 @@
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from tuner.record.configuration import Configuration
-from tuner.record.journal import EarlyRound, NeighbourRound, RoundDone
+from tuner.record.journal import EarlyRound, NeighbourRound, RoundDone, ValidationNoted
 from tuner.record.launch import (
     Interference,
     LaunchRecord,
@@ -15,8 +16,10 @@ from tuner.record.launch import (
     Slice,
     packed,
 )
+from tuner.record.load import Batching, Slo
 from tuner.record.objective import THROUGHPUT, Objective
 from tuner.record.outcome import Ending, Outcome
+from tuner.record.serving import LoadgenWord, Served, Validation
 from tuner.record.store import Store
 from tuner.study.rounds import Rounds
 
@@ -122,3 +125,31 @@ def test_rounds_beside_a_neighbour_are_kept_apart(store: Store) -> None:
     assert len(rounds.log_scores) == 1
     (beside,) = rounds.beside_neighbour
     assert [record.request.id for record in beside.values()] == [*after]
+
+
+def test_what_loadgen_counted_joins_the_rate_of_a_server(store: Store) -> None:
+    slo = Slo(0.99, 0.1, "--slo p99=100ms")
+    served = msgspec.structs.replace(Objective.of("rate_within"), slo=slo)
+    for number in range(1, 5):
+        id = store.next_launch_id()
+        record = LaunchRecord(LaunchRequest(id, TUNED, 1, Purpose.CONFIRM, round=number, slo=slo))
+        timed = Served(Batching((1,)), 30, sustained=50.0)
+        record.slices.append(
+            Slice(id, 1, 30, 0.3, 0.5, packed_calls=packed([0.01] * 30), served=timed)
+        )
+        for rate, n_late in ((40.0, 2), (47.5, 5 + number), (55.0, 19)):
+            calls = packed([0.05] * (1000 - n_late) + [0.2] * n_late)
+            offered = Served(Batching((1,)), 1000, offered=rate)
+            record.slices.append(Slice(id, 1, 1000, 20.0, 1.0, packed_calls=calls, served=offered))
+        record.ending = Ending(Outcome.MEASURED)
+        store.launches[id] = record
+        store.add(RoundDone(number, (id,)))
+    before = Rounds(store, served).value(TUNED)
+    word = LoadgenWord("too_slow", "", 45.0, 45.0, 400.0, 18_000, 270, 0.2)
+    store.add(ValidationNoted(TUNED, Validation(45.0, word)))
+    after = Rounds(store, served)
+    value = after.value(TUNED)
+    assert before is not None and value is not None
+    assert before.point == pytest.approx(50.0, rel=0.03)
+    assert value.low < value.point < 0.95 * before.point
+    assert len(after.series(TUNED).values) == 4, "ratios rest on the rounds alone"

@@ -163,11 +163,17 @@ def _confirming(event: GainsAhead | VerdictReached | RoundEnds, state: _State) -
     """Write what the confirmation can decide on, or has found."""
     match event:
         case GainsAhead():
-            return (
+            told = (
                 f"this budget can decide on gains of about {math.ceil(100 * event.gain)} % and "
                 f"more: about {event.n_rounds} rounds, launches that scatter by "
                 f"{event.launch_sd:.1%}"
             )
+            if event.by_shares is not None:
+                told += (
+                    f"; or of {math.ceil(100 * event.by_shares)} % if requests are late at other "
+                    "moments than a simulation of the server lets expect"
+                )
+            return told
         case VerdictReached():
             point, low, high = event.speedup
             state.confirmed = f"{point:.2f}x ({low:.2f} - {high:.2f}): {event.label}"

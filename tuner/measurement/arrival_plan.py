@@ -7,13 +7,15 @@ until it is idle again. In the same trial of a round all arms get the same arriv
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 
-from tuner.measurement.server_rate import STEPS, Launched, next_rate
+from tuner.measurement.server_rate import STEPS, USUAL_SLOPE, Launched, next_rate
 from tuner.measurement.server_trials import launched, search_range, uses_arrivals
 from tuner.record.launch import LaunchRecord
 from tuner.record.load import Offer, Slo, Trace
 from tuner.record.objective import Objective, offered_of, timed_of
+from tuner.record.serving import CLUSTER
 from tuner.record.trace import proved_by
 
 TRIAL_S = 5.0
@@ -119,3 +121,13 @@ def n_requests(rate: float, slo: Slo) -> int:
     wanted = max(TRIAL_S, _BOUNDS * slo.seconds) * rate
     wanted = min(_MOST_REQUESTS, max(_LATE_EXPECTED * slo.least_requests, wanted))
     return max(slo.least_requests, round(min(wanted, _LONG_S * rate)))
+
+
+def sd_by_shares(rate: float, slo: Slo) -> float:
+    """Return the expected scatter (log) of the rate of a launch by its trials alone.
+
+    Counts of late requests have their mean times CLUSTER as variance; a slope of the share turns it
+    into one of the rate.
+    """
+    n_late = len(STEPS) * n_requests(rate, slo) * slo.allowed
+    return math.sqrt(CLUSTER / n_late) / USUAL_SLOPE

@@ -70,7 +70,7 @@ def edge_in_words(serving: Serving) -> str:
         )
     if serving.slope is None:
         return met
-    return f"{met}; with 10 % more load {figure(1.1**serving.slope)} times as many are late"
+    return f"{met}; with 10 % more load {1.1**serving.slope:.1f} times as many are late"
 
 
 def queue_in_words(serving: Serving) -> str:

@@ -129,6 +129,8 @@ class GainsAhead(msgspec.Struct, frozen=True, tag="gains_ahead"):
     n_rounds: int
     launch_sd: float
     """The expected scatter of launches of one configuration (log)."""
+    by_shares: float | None = None
+    """Of a server, the gain where late requests do not agree with a simulation."""
 
 
 class VerdictReached(msgspec.Struct, frozen=True, tag="verdict_reached"):

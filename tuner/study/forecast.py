@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterable
 
 from tuner.launchers.loadgen import is_installed
+from tuner.measurement.arrival_plan import sd_by_shares
 from tuner.measurement.confirmation import (
     FIRST_LOOK,
     LOOKS,
@@ -304,7 +305,22 @@ def say_what_is_ahead(study: Study, forecast: Forecast, n_baselines: int) -> Non
             return
     n_rounds, launch_sd = min(n_rounds, _ENOUGH_ROUNDS), study.evaluation.estimates.launch_sd
     gain = decidable_gain(launch_sd, n_rounds, n_arms)
-    study.listen(GainsAhead(math.expm1(gain), n_rounds, launch_sd))
+    by_shares = None
+    if (sd := _sd_by_shares(study)) is not None:
+        with_requests = math.hypot(launch_sd, sd)
+        by_shares = math.expm1(decidable_gain(with_requests, n_rounds, n_arms))
+    study.listen(GainsAhead(math.expm1(gain), n_rounds, launch_sd, by_shares))
+
+
+def _sd_by_shares(study: Study) -> float | None:
+    """Return the scatter (log) of a launch's rate by its shares of late requests alone.
+
+    None if no requests arrive, or the default is not measured.
+    """
+    objective, default = study.evaluation.objective, study.evaluation.default_at_best()
+    if objective.slo is None or default is None:
+        return None
+    return sd_by_shares(objective.value(default[1]), objective.slo)
 
 
 def _warn_of_a_short_budget(study: Study, forecast: Forecast, n_baselines: int) -> None:

@@ -97,18 +97,22 @@ class Rounds:
         None of fewer than two rounds. Of a server, LoadGen's requests count as well.
         """
         found = _interval(self.log_scores, configuration)
-        if self._told.get(configuration) and found is not None:
-            found = self._with_loadgen(configuration)
+        if found is not None and self._told.get(configuration):
+            found = self._with_loadgen(configuration) or found
         return None if found is None else self._objective.in_unit(found)
 
-    def _with_loadgen(self, configuration: Configuration) -> Interval:
-        """Return the interval by the rounds' launches and by those that LoadGen asked."""
+    def _with_loadgen(self, configuration: Configuration) -> Interval | None:
+        """Return the interval by the rounds' launches and by those that LoadGen asked.
+
+        None if together they show a rate below all that were tried.
+        """
         slo = self._objective.slo
         assert slo is not None
         records = [arms[configuration] for arms in self.launches if configuration in arms]
         measured = [record for record in records if record.was_measured]
         log_rates = log_rates_of_launches(measured, slo, self._told[configuration])
-        return plain_interval([each for each in log_rates if each is not None])
+        known = [each for each in log_rates if each is not None]
+        return plain_interval(known) if known else None
 
     def value_undisturbed(self, configuration: Configuration) -> Interval | None:
         """Return the same of the undisturbed slices alone, where all calls count; else None."""
