@@ -42,8 +42,8 @@ from tuner.record.trace import proved_by, read_trace
 LAUNCH_SD = 0.03
 FASTER = 1.3
 N_TRUTH, N_HALVED = 2_000_000, 11
-N_TIMED = 60
-"""Calls of each size in which a launch's batches are timed."""
+TIMED_S = 2.0
+"""Seconds in which a launch's batches are timed, as in a study."""
 N_TIMES = 500
 """Different service times of a server."""
 
@@ -90,6 +90,7 @@ class Kind(msgspec.Struct, frozen=True):
 
 KINDS = {
     "one at a time, 60 ms, within 300 ms": Kind({1: 0.06}, 0.3),
+    "the same, service times vary by 10 %": Kind({1: 0.06}, 0.3, cv=0.1),
     "the same, service times vary by 50 %": Kind({1: 0.06}, 0.3, cv=0.5),
     "batches of up to 4, 22 to 80 ms, within 250 ms": Kind({1: 0.022, 2: 0.041, 4: 0.08}, 0.25),
     "batches of up to 4, 8 to 22 ms, within 250 ms": Kind({1: 0.008, 2: 0.013, 4: 0.022}, 0.25),
@@ -173,11 +174,13 @@ class Arm:
         times = self.kind.timed_s()
         calls = [
             self.speed * times[size][int(random.integers(N_TIMES))]
-            for _ in range(N_TIMED)
+            for _ in range(max(1, round(TIMED_S / sum(self.kind.service_s.values()))))
             for size in self.kind.batching.sizes
         ]
         served = Served(self.kind.batching, len(calls))
-        taken = Slice(1, 1, len(calls), sum(calls), 0.5, packed_calls=packed(calls), served=served)
+        taken = Slice(
+            launch_id, 1, len(calls), sum(calls), 0.5, packed_calls=packed(calls), served=served
+        )
         record.slices.append(with_sustained(taken, self.slo, is_in_round=True))
         return record
 

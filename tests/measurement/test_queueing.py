@@ -81,6 +81,7 @@ def test_the_formula_of_one_server_is_what_the_queue_does() -> None:
 def test_in_the_long_run_the_allowed_share_is_late(times: dict[int, list[float]]) -> None:
     batching, slo = Batching(tuple(times)), Slo(0.99, 0.3, "")
     found = long_run(batching, times, slo, sustained(batching, times, slo))
+    assert found is not None
 
     def late(rate: float) -> float:
         moments = poisson(rate, 300_000, 17)
@@ -89,6 +90,12 @@ def test_in_the_long_run_the_allowed_share_is_late(times: dict[int, list[float]]
     assert late(0.97 * found.rate) < slo.allowed < late(1.03 * found.rate)
     slope = math.log(late(1.03 * found.rate) / late(0.97 * found.rate)) / math.log(1.03 / 0.97)
     assert found.slope == pytest.approx(slope, rel=0.3)
+
+
+def test_what_is_late_too_often_when_idle_has_no_long_run() -> None:
+    """One call in fifty beyond the bound, whatever the rate."""
+    times = {1: [0.003] * 49 + [0.018]}
+    assert long_run(ONE, times, Slo(0.99, 0.015, ""), 100.0) is None
 
 
 def test_a_bound_that_is_far_off_leaves_the_capacity() -> None:

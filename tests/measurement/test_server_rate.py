@@ -163,8 +163,30 @@ def test_a_model_that_is_late_in_other_trials_is_not_used() -> None:
 def test_where_neither_is_late_nothing_speaks_for_another_rate_than_the_model_s() -> None:
     """A scale at which the model were late would be as good: rates would fall trial by trial."""
     model = Modelled(100.0, 30.0)
-    found = fit(launches_of([NONE, NONE], model), ALLOWED)
+    launches = launches_of([NONE, NONE], model)
+    found = fit(launches, ALLOWED, least_late=0)  # as the next trial is planned
     assert found.log_scale == 0.0 and found.rate == pytest.approx(100.0)
+    assert fit(launches, ALLOWED).log_scale is None, "but for a claim that is no agreement"
+
+
+def test_models_that_differ_much_are_not_believed() -> None:
+    """One slow call while its batches were timed makes a launch's model a tenth as fast."""
+    luck = Modelled()
+    counts = [[luck.n_late(t, 0) for t in each.trials] for each in launches_of([NONE] * 3)]
+    alike = launches_of(counts, luck)
+    assert fit(alike, ALLOWED).log_scale is not None
+    disturbed = [*alike[:2], Launched(alike[2].trials, Modelled(0.1 * EDGE))]
+    found = fit(disturbed, ALLOWED)
+    assert found.rate == pytest.approx(EDGE, rel=0.03)
+
+
+def test_nothing_is_claimed_above_what_a_server_answers() -> None:
+    trials = [Trial(rate, 300, 0) for rate in (80.0, 100.0, 120.0)]
+    (found,) = log_rates([Launched(trials)], ALLOWED, most=90.0) or []
+    assert found == pytest.approx(math.log(90.0))
+    own = Launched([Trial(100.0, 300, 0)] * 2)
+    rate = next_rate([], own, ALLOWED, start=100.0, least=1.0, most=90.0)
+    assert rate == pytest.approx(1.2 * 90.0)
 
 
 def test_of_a_faster_launch_higher_rates_are_tried() -> None:

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 import msgspec
 
 from tuner.analysis.launches import launches_of
-from tuner.measurement.server_trials import fit_of_launches, launch_log_rate
+from tuner.measurement.server_rate import Fit
+from tuner.measurement.server_trials import fit_of_launches, launch_log_rate, launched
 from tuner.record.figures import figure
 from tuner.record.launch import LaunchRecord, Purpose, Slice, percentile
 from tuner.record.load import Slo
@@ -31,7 +32,8 @@ _MUCH = 0.1
 
 def serving_of(records: Sequence[LaunchRecord], slo: Slo | None) -> Serving | None:
     """Return how a configuration served in the confirmation; None if it did not."""
-    tried = [r for r in records if r.request.purpose is Purpose.CONFIRM and offered_of(r.slices)]
+    confirming = [r for r in records if r.request.purpose is Purpose.CONFIRM and r.was_measured]
+    tried = [r for r in confirming if offered_of(r.slices)]
     if slo is None or not tried:
         return None
     offered = [s for r in tried for s in offered_of(r.slices)]
@@ -57,8 +59,15 @@ def serving_of(records: Sequence[LaunchRecord], slo: Slo | None) -> Serving | No
         generator=max(s.served.generator for s in offered if s.served is not None),
         slope=fit.slope,
         rate=fit.rate,
-        pauses=_pauses(offered, slo) if fit.slope < _FLAT else None,
+        pauses=_pauses(offered, slo) if _is_flat(tried, fit, slo) else None,
     )
+
+
+def _is_flat(tried: Sequence[LaunchRecord], fit: Fit, slo: Slo) -> bool:
+    """Tell whether the share of late requests depends less on the rate than a queue's would."""
+    models = [model for r in tried if (model := launched(r, slo).model) is not None]
+    is_of_load = any(model.slope < 2 * _FLAT for model in models)
+    return fit.log_scale is None and fit.slope < _FLAT and not is_of_load
 
 
 def _pauses(offered: Sequence[Slice], slo: Slo) -> Pauses | None:
@@ -128,7 +137,7 @@ def too_slow(
     here = [each for each in told if each.rate == told[0].rate]
     if not all(each.is_too_slow for each in here):
         return []
-    if serving is not None and slo is not None and any(_agrees(serving, slo, v) for v in here):
+    if serving is not None and slo is not None and all(_agrees(serving, slo, v) for v in here):
         return []
     disturbed = ", while something disturbed it" if all(each.disturbed for each in here) else ""
     lower, last = "", told[-1].told

@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Iterable
 
 from tuner.measurement.server_rate import STEPS, USUAL_SLOPE, Launched, next_rate
-from tuner.measurement.server_trials import launched, search_range, uses_arrivals
+from tuner.measurement.server_trials import launched, most_of, search_range, uses_arrivals
 from tuner.record.launch import LaunchRecord
 from tuner.record.load import Offer, Slo, Trace
 from tuner.record.objective import Objective, offered_of, timed_of
@@ -63,7 +63,14 @@ class ArrivalPlan:
             return None
         own = launched(record, slo)
         start, least = search_range(timed, slo)
-        rate = next_rate(self._earlier(record, slo), own, slo.allowed, start=start, least=least)
+        rate = next_rate(
+            self._earlier(record, slo),
+            own,
+            slo.allowed,
+            start=start,
+            least=least,
+            most=most_of(timed),
+        )
         if rate is None:
             return None
         # another draw of arrivals for each trial, or a launch's rate is that of one draw

@@ -24,6 +24,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.optimize import brentq
 
+from tuner.record.arrivals import at_random
 from tuner.record.launch import Slice, percentile
 from tuner.record.load import Batching, Slo, Trace
 from tuner.record.max_rate import capacity, crossing, most_answered, service_times
@@ -35,8 +36,9 @@ _EXACT = 0.003
 """How closely the rate is found, as a share of it."""
 _USUAL = 0.05
 """Share of its capacity that a server has at least, if the bound is of any use."""
-_N_LONG = 120_000
-"""Requests of a simulation of the long run: the rate is known to 0.5 %."""
+_N_LATE, _MOST_LONG = 1200, 400_000
+"""Late requests of a simulation of the long run, and requests at most: the rate of one is known to
+0.5 to 0.8 % (p99)."""
 _LOWER, _HIGHER = 0.25, 0.1
 """Distances (log) between the rate of the short simulation and those between which it is sought."""
 _CLOSE = 0.002
@@ -84,24 +86,34 @@ class LongRun(NamedTuple):
 
 
 def long_run(
-    batching: Batching, service_s: Mapping[int, Sequence[float]], slo: Slo, guess: float
-) -> LongRun:
+    batching: Batching,
+    service_s: Mapping[int, Sequence[float]],
+    slo: Slo,
+    guess: float,
+    seed: int = 0,
+) -> LongRun | None:
     """Simulate enough random arrivals for the share of late ones; guess: the rate, about.
 
-    `sustained` simulates too few: near a server's capacity it is 5 % too high.
+    `sustained` simulates too few: near a server's capacity it is 5 % too high. None if too many are
+    late even of an idle server. seed: another one for each launch, so that the error of the
+    simulation is part of the scatter of launches.
     """
-    moments = np.cumsum(np.random.default_rng(2).exponential(size=_N_LONG))
+    n = min(_MOST_LONG, round(_N_LATE / slo.allowed))
+    moments = at_random(seed, n)
 
     @functools.cache
     def excess(log_rate: float) -> float:
         """Return the logarithm of the late share over the allowed one."""
-        waited_s = waited(batching, service_s, moments / math.exp(log_rate))
+        waited_s = waited(batching, service_s, moments / math.exp(log_rate), seed)
         n_late = sum(each > slo.seconds for each in waited_s)
-        return math.log(max(0.5, n_late) / (_N_LONG * slo.allowed))
+        return math.log(max(0.5, n_late) / (n * slo.allowed))
 
+    lowest = math.log(IDLE * capacity(batching, service_s))
     low, high = math.log(guess) - _LOWER, math.log(guess) + _HIGHER
     while excess(low) > 0:
-        low -= _LOWER
+        if low < lowest:
+            return None
+        low, high = low - _LOWER, low
     log_rate = high if excess(high) < 0 else brentq(excess, low, high, xtol=_CLOSE, disp=False)
     slope = (excess(log_rate + _APART) - excess(log_rate - _APART)) / (2 * _APART)
     return LongRun(math.exp(log_rate), min(max(slope, _LEAST_SLOPE), _MOST_SLOPE))
@@ -126,7 +138,9 @@ def with_sustained(taken: Slice, slo: Slo | None, *, is_in_round: bool = False) 
     found = msgspec.structs.replace(taken, served=served)
     if not is_in_round or slo.trace is not None or misses_when_idle(found):
         return found
-    long = long_run(served.batching, service_s, slo, rate)
+    long = long_run(served.batching, service_s, slo, rate, taken.index)
+    if long is None:
+        return found
     served = msgspec.structs.replace(served, long_run=long.rate, slope=long.slope)
     return msgspec.structs.replace(taken, served=served)
 
@@ -171,7 +185,7 @@ def waited(
     """
     n, largest, wait_s = len(arrivals), batching.largest, batching.wait_s
     times_of = [service_s[batching.padded(max(1, size))] for size in range(largest + 1)]
-    draws = np.random.default_rng(seed).random(n)
+    draws = np.random.default_rng((seed, 2)).random(n)  # not the arrivals' own stream
     if largest == batching.n_servers == 1:
         return _one_by_one(times_of[1], draws, arrivals)
     drawn, due = draws.tolist(), arrivals.tolist()

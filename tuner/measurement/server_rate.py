@@ -51,6 +51,8 @@ _STEP = 1.3
 """The largest factor between the rates that were tried and the next one."""
 STEPS = (-1.5, -0.35, 0.7)
 """Logarithms of the expected over the allowed share, in the trials of a launch."""
+_BEYOND = 1.2
+"""Times the capacity of a server: a higher rate tells nothing more."""
 _NARROWEST, _WIDEST = 0.65, 1.35
 """Factors between the estimated rate and the one that is tried."""
 _MOST_TRIALS = 8
@@ -67,6 +69,12 @@ _AGREES = 0.5
 """Mean square of the difference of real and simulated counts, over their sum: above it they do not
 agree. It is 1 of independent counts without clusters; by simulation, 0 to 0.3 of nearly all servers
 that are as they were timed, and 1 to 10 of nearly all others."""
+
+LEAST_LATE = 10
+"""Late requests, real and simulated, below which nothing is known of their agreement."""
+_ALIKE = 1.5
+"""Factor between the rates of models of one configuration: one that is further off was timed while
+something disturbed it."""
 
 
 class Trial(NamedTuple):
@@ -125,45 +133,79 @@ class Fit(NamedTuple):
         return launch.model.rate / math.exp(self.log_scale)
 
 
-def fit(launches: Sequence[Launched], allowed: float) -> Fit:
+def fit(launches: Sequence[Launched], allowed: float, *, least_late: int = LEAST_LATE) -> Fit:
     """Fit the rate at which a share `allowed` of the requests is late.
 
-    launches: of one configuration, with at least one trial altogether.
+    launches: of one configuration, with at least one trial altogether. least_late: requests, real
+    and simulated, that have to be late before a simulation is believed.
     """
     scale = _log_scale(launches)
-    if scale is not None and _agrees(launches, scale):
+    if scale is not None and _agrees(launches, scale, least_late):
         return _by_simulation(launches, scale)
     return by_shares([t for launch in launches for t in launch.trials], allowed, _slope(launches))
 
 
-def log_rates(launches: Sequence[Launched], allowed: float) -> list[float] | None:
+def log_rates(
+    launches: Sequence[Launched], allowed: float, most: float = math.inf
+) -> list[float] | None:
     """Return a logarithmic rate for each launch; their mean is that of all launches together.
 
     None if the rate is lower than all that were tried.
 
     These are a jackknife's pseudo-values: the SD of their mean is the jackknife's estimate of the
     error of the fit, and the differences of two configurations' are those of a paired comparison.
-    launches: each has trials.
+    By shares alone they scatter by at least as much as counts of late requests do.
+    launches: each has trials. most: requests per second that the server answers when it is never
+    idle.
     """
     whole = fit(launches, allowed)
     tried = [math.log(trial.rate) for launch in launches for trial in launch.trials]
     if whole.log_rate < min(tried) - _BELOW:
         return None
     # where no rate was too high, the highest that was tried is kept, and more is not known
-    middle = min(whole.log_rate, max(tried))
+    highest = min(max(tried), math.log(most))
+    middle = min(whole.log_rate, highest)
     if len(launches) < 2:
         return [middle] * len(launches)
     slope = _slope(launches)
 
     def without(left_out: int) -> float:
         others = [launch for k, launch in enumerate(launches) if k != left_out]
-        if whole.log_scale is not None and (scale := _log_scale(others)) is not None:
-            return _by_simulation(others, scale).log_rate
-        return by_shares([t for each in others for t in each.trials], allowed, slope).log_rate
+        scale = None if whole.log_scale is None else _log_scale(others)
+        if scale is not None:
+            found = _by_simulation(others, scale)
+        else:
+            found = by_shares([t for each in others for t in each.trials], allowed, slope)
+        return min(found.log_rate, highest)
 
-    found = [without(k) for k in range(len(launches))]
-    mean = statistics.fmean(found)
-    return [middle - (len(launches) - 1) * (each - mean) for each in found]
+    left_out = [without(k) for k in range(len(launches))]
+    mean = statistics.fmean(left_out)
+    deviations = [(len(launches) - 1) * (mean - each) for each in left_out]
+    if whole.log_scale is None:
+        deviations = _as_wide_as_clusters(deviations, launches, whole, allowed)
+    return [middle + each for each in deviations]
+
+
+def _as_wide_as_clusters(
+    deviations: list[float], launches: Sequence[Launched], found: Fit, allowed: float
+) -> list[float]:
+    """Widen deviations until their mean has at least the error that clustered counts make.
+
+    Rates are chosen by the counts of all launches before, so that launches are not independent; and
+    few have had a long queue. Both make a jackknife too narrow.
+    """
+    near = [
+        (trial, trial.n_requests * allowed * math.exp(at))
+        for launch in launches
+        for trial in launch.trials
+        if abs(at := found.slope * (math.log(trial.rate) - found.log_rate)) <= _NEAR
+    ]
+    scatter = sum((trial.n_late - expected) ** 2 / expected for trial, expected in near)
+    dispersion = max(CLUSTER, scatter / max(1, len(near) - 2))
+    n_late = max(_NONE_LATE, sum(trial.n_late for trial, _ in near))
+    least = math.sqrt(dispersion / n_late) / found.slope
+    error = statistics.stdev(deviations) / math.sqrt(len(deviations))
+    return [each * max(1.0, least / error) for each in deviations] if error else deviations
 
 
 def _slope(launches: Sequence[Launched]) -> float:
@@ -297,12 +339,17 @@ def _crossing(n_late: Callable[[int], int], wanted: int) -> float:
     return before + (beyond - before) * min(max((at - low) / (high - low), 0.0), 1.0)
 
 
-def _agrees(launches: Sequence[Launched], log_scale: float) -> bool:
-    """Tell whether the models are late in the same trials as the real servers."""
+def _agrees(launches: Sequence[Launched], log_scale: float, least_late: int) -> bool:
+    """Tell whether the models are like one another, and late in the same trials as the servers."""
     pairs = _near(_pairs(launches) or [], log_scale)
+    rates = [pair.model.rate for pair in pairs]
+    if rates and max(rates) > _ALIKE * min(rates):
+        return False
     steps = round(log_scale / SCALE_STEP)
     counts = [(pair.trial.n_late, pair.n_late(steps)) for pair in pairs]
-    return sum((a - b) ** 2 for a, b in counts) <= _AGREES * sum(a + b for a, b in counts)
+    n_late = sum(real + simulated for real, simulated in counts)
+    scatter = sum((real - simulated) ** 2 for real, simulated in counts)
+    return n_late >= least_late and scatter <= _AGREES * n_late
 
 
 def _by_simulation(launches: Sequence[Launched], log_scale: float) -> Fit:
@@ -327,6 +374,7 @@ def next_rate(
     *,
     start: float,
     least: float,
+    most: float = math.inf,
 ) -> float | None:
     """Return the rate of a launch's next trial; None if the launch has made enough.
 
@@ -337,7 +385,8 @@ def next_rate(
     launches = [*earlier, own] if own.trials else list(earlier)
     slope = _slope([own])
     if any(launch.trials for launch in launches):
-        found = fit(launches, allowed)
+        # to look for the rate, a simulation that nothing contradicts is the better guide
+        found = fit(launches, allowed, least_late=0)
         known = [t for launch in launches for t in launch.trials]
         if own.trials and misses(known, allowed, least, found.slope):
             return None
@@ -347,9 +396,11 @@ def next_rate(
         start, slope = found.rate_of(own), found.slope
         tried = [t.rate for t in own.trials]
         if tried and not min(tried) / _FAR <= start <= max(tried) * _FAR:
-            return max(least, start)  # first of all, the rate is looked for
+            # first of all, the rate is looked for
+            return max(least, min(start, _BEYOND * most))
     factor = math.exp(STEPS[len(own.trials) % len(STEPS)] / slope)
-    return max(least, start * min(max(factor, _NARROWEST), _WIDEST))
+    rate = start * min(max(factor, _NARROWEST), _WIDEST)
+    return max(least, min(rate, _BEYOND * most))
 
 
 def _is_located(launches: Sequence[Launched], found: Fit) -> bool:

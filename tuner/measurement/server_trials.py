@@ -106,7 +106,7 @@ def log_rates_of_launches(
     ]
     counted = [each for each, is_useful in zip(launches, useful, strict=True) if is_useful]
     counted += [Launched((other,)) for other in others]
-    found = log_rates(counted, slo.allowed) if counted else None
+    found = log_rates(counted, slo.allowed, _most(records)) if counted else None
     if found is None:
         return [None] * (len(records) + len(others))
     fitted = iter(found)
@@ -114,8 +114,33 @@ def log_rates_of_launches(
 
 
 def fit_of_launches(records: Sequence[LaunchRecord], slo: Slo) -> Fit:
-    """Return the fit to all trials of a configuration's launches, at least one trial."""
-    return fit([launched(record, slo) for record in records], slo.allowed)
+    """Return the fit to all trials of a configuration's launches, at least one trial.
+
+    Launches that miss the bound at any rate count if all do.
+    """
+    launches = [launched(record, slo) for record in records]
+    useful = [
+        each
+        for record, each in zip(records, launches, strict=True)
+        if each.trials and not _misses(record, each, slo)
+    ]
+    return fit(useful or launches, slo.allowed)
+
+
+def _most(records: Sequence[LaunchRecord]) -> float:
+    """Return what a configuration's launches answer when they are never idle."""
+    most = [most_of(timed) for record in records if (timed := timed_of(record.slices))]
+    return statistics.fmean(most) if most else math.inf
+
+
+def most_of(timed: Sequence[Slice]) -> float:
+    """Return the requests per second that a server answers when it is never idle.
+
+    timed: slices in which batches were timed, at least one. Callers in a closed loop may not fill
+    the batches of a server of the user's own: they tell of no most.
+    """
+    is_own = any(s.served is not None and s.served.levels for s in timed)
+    return math.inf if is_own else capacity_of(timed)
 
 
 def _misses(record: LaunchRecord, own: Launched, slo: Slo) -> bool:

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from tuner.launchers.protocol import Launch, Launcher
 from tuner.measurement.arrival_plan import ArrivalPlan
 from tuner.measurement.interference_gate import InterferenceGate
+from tuner.measurement.server_trials import uses_arrivals
 from tuner.record.configuration import Configuration
 from tuner.record.launch import Interference, LaunchRecord, Slice
 from tuner.record.objective import Objective
@@ -18,6 +19,9 @@ from tuner.space.catalogue import describe
 
 SLICE_S = 0.3
 """Slices of 0.2-0.5 s beat longer ones on a busy host (measurement notes, section 1.1)."""
+_MODELLED_S = 2.0
+"""Seconds in which a launch's batches are timed before requests arrive: a simulation of the server
+draws its service times from these."""
 _PROFILED_S = 0.5
 """Seconds of calls under a profiler."""
 
@@ -48,7 +52,9 @@ class Steps:
     def slice(self, launch: Launch) -> None:
         """Take a slice, or send a server's requests, then let the launch wait."""
         offer = self._arrivals.next_offer(launch.record)
-        launch.take_slice(self._store.next_slice_index(), SLICE_S, offer)
+        is_model = uses_arrivals(launch.record, self._objective) and not launch.record.slices
+        seconds = _MODELLED_S if is_model else SLICE_S
+        launch.take_slice(self._store.next_slice_index(), seconds, offer)
         launch.pause()
 
     def await_quiet(self, slices: Iterable[Slice]) -> None:

@@ -10,12 +10,12 @@ import msgspec
 from tuner.measurement.confirmation import ArmSeries, Difference, plain_interval
 from tuner.measurement.estimates import log_scores_of_rounds
 from tuner.measurement.server_rate import Trial
-from tuner.measurement.server_trials import is_conclusive, log_rates_of_launches
+from tuner.measurement.server_trials import fit_of_launches, is_conclusive, log_rates_of_launches
 from tuner.record.configuration import Configuration
 from tuner.record.interval import Interval
 from tuner.record.journal import EarlyRound, NeighbourRound, RoundDone, ValidationNoted
 from tuner.record.launch import LaunchRecord
-from tuner.record.objective import THROUGHPUT, Objective
+from tuner.record.objective import THROUGHPUT, Objective, offered_of
 from tuner.record.store import Store
 
 LogScores = dict[Configuration, float | None]
@@ -104,12 +104,17 @@ class Rounds:
     def _with_loadgen(self, configuration: Configuration) -> Interval | None:
         """Return the interval by the rounds' launches and by those that LoadGen asked.
 
-        None if together they show a rate below all that were tried.
+        None if together they show a rate below all that were tried, or if the rate rests on
+        simulations of the trials: LoadGen's arrivals are not known.
         """
         slo = self._objective.slo
         assert slo is not None
         records = [arms[configuration] for arms in self.launches if configuration in arms]
-        measured = [record for record in records if record.was_measured]
+        measured = [r for r in records if r.was_measured and offered_of(r.slices)]
+        if not measured:
+            return None
+        if fit_of_launches(measured, slo).log_scale is not None:
+            return None
         log_rates = log_rates_of_launches(measured, slo, self._told[configuration])
         known = [each for each in log_rates if each is not None]
         return plain_interval(known) if known else None
