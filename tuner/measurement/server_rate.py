@@ -341,10 +341,11 @@ def _crossing(n_late: Callable[[int], int], wanted: int) -> float:
 
 def _agrees(launches: Sequence[Launched], log_scale: float, least_late: int) -> bool:
     """Tell whether the models are like one another, and late in the same trials as the servers."""
-    pairs = _near(_pairs(launches) or [], log_scale)
+    pairs = _pairs(launches) or []
     rates = [pair.model.rate for pair in pairs]
     if rates and max(rates) > _ALIKE * min(rates):
         return False
+    pairs = _near(pairs, log_scale)
     steps = round(log_scale / SCALE_STEP)
     counts = [(pair.trial.n_late, pair.n_late(steps)) for pair in pairs]
     n_late = sum(real + simulated for real, simulated in counts)
