@@ -116,10 +116,10 @@ def test_other_objectives_need_as_many_calls_as_their_percentile() -> None:
 
 def test_a_trial_holds_some_late_requests_and_seconds_of_them() -> None:
     assert n_requests(10.0, SLO) == 300  # three late ones at the rate in question
-    assert n_requests(500.0, SLO) == 2500
-    assert n_requests(500.0, Slo(0.99, 1.0, "")) == 4000  # ten times the bound, or a line ...
-    assert n_requests(200.0, Slo(0.99, 1.0, "")) == 2000  # ... has no time to grow
-    assert n_requests(20.0, Slo(0.9, 0.1, "")) == 100
+    assert n_requests(300.0, SLO) == 3000
+    assert n_requests(500.0, Slo(0.99, 2.0, "")) == 4000  # ten times the bound, or a line ...
+    assert n_requests(80.0, Slo(0.99, 2.0, "")) == 1600  # ... has no time to grow
+    assert n_requests(20.0, Slo(0.9, 0.1, "")) == 200
     assert n_requests(2.0, SLO) == 120  # a minute of them
     assert n_requests(1.0, SLO) == 100  # but no fewer than say anything
 

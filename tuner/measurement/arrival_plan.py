@@ -18,8 +18,9 @@ from tuner.record.objective import Objective, offered_of, timed_of
 from tuner.record.serving import CLUSTER
 from tuner.record.trace import proved_by
 
-TRIAL_S = 5.0
-"""Seconds in which requests arrive, at least; more if these hold too few for the quantile."""
+TRIAL_S = 10.0
+"""Seconds in which requests arrive, at least; more if these hold too few for the quantile. A slow
+server takes 30 s for each trial: a fast one beside it may as well answer more requests."""
 _BOUNDS = 10
 """Times the bound that a trial lasts: in a shorter one, no line has time to grow."""
 _LONG_S = 60.0

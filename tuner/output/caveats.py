@@ -20,7 +20,11 @@ def faster_still(result: Result) -> list[str]:
 
 def disturbance(result: Result) -> str:
     """Say that the headline was measured on a busy host; empty if it was not."""
-    if result.verdict == "ambiguous" and is_too_noisy(result.noise_floor, result.noise.launch_sd):
+    if result.verdict == "ambiguous" and is_too_noisy(
+        result.noise_floor,
+        result.noise.launch_sd,
+        is_served=result.objective.slo is not None,
+    ):
         return _too_noisy(result)
     share = result.winners[result.recommended_class].disturbed
     if share <= MOSTLY_DISTURBED:

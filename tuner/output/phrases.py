@@ -165,7 +165,11 @@ def _bare(configuration: dict[str, Value]) -> dict[str, Value]:
 
 def noise_floor(result: Result) -> str:
     """Write the noise floor; if it is too high to mean anything, its cause."""
-    return floor_in_words(result.noise_floor, result.noise.launch_sd)
+    return floor_in_words(
+        result.noise_floor,
+        result.noise.launch_sd,
+        is_served=result.objective.slo is not None,
+    )
 
 
 def with_along(contribution: Contribution) -> str:

@@ -13,14 +13,18 @@ MOSTLY_DISTURBED = 1 / 3
 rests on them says so."""
 
 
-def is_too_noisy(floor: float, launch_sd: float | None) -> bool:
-    """Tell whether the host, and not the small number of rounds, makes a noise floor useless."""
-    return floor > TOO_HIGH and (launch_sd is None or launch_sd > _NOISY)
+def is_too_noisy(floor: float, launch_sd: float | None, *, is_served: bool) -> bool:
+    """Tell whether the host, and not the small number of rounds, makes a noise floor useless.
+
+    is_served: rates rest on a few late requests, which differ from launch to launch on any host.
+    """
+    return floor > TOO_HIGH and not is_served and (launch_sd is None or launch_sd > _NOISY)
 
 
-def floor_in_words(floor: float, launch_sd: float | None) -> str:
+def floor_in_words(floor: float, launch_sd: float | None, *, is_served: bool) -> str:
     """Write a noise floor; if it is too high to mean anything, the reason."""
     if floor <= TOO_HIGH:
         return f"{floor:.1%}"
-    why = "the host was too noisy" if is_too_noisy(floor, launch_sd) else "too few rounds"
+    is_noisy = is_too_noisy(floor, launch_sd, is_served=is_served)
+    why = "the host was too noisy" if is_noisy else "too few rounds"
     return f"not known: {why}"

@@ -287,7 +287,9 @@ class Claims:
         floor = noise.floor(n)
         verdict = judge(speedup, floor)
         reason = explain(verdict, floor)
-        if verdict == "ambiguous" and is_too_noisy(floor, noise.launch_sd):
+        if verdict == "ambiguous" and is_too_noisy(
+            floor, noise.launch_sd, is_served=self.objective.is_of_trials
+        ):
             reason = TOO_NOISY
         at_reference = self.rounds.series(
             self._evaluation.at_batch(configuration, self._evaluation.reference_batch)
@@ -375,7 +377,11 @@ class Claims:
             reason += f", but {self._disturbed:.0%} of the slices were disturbed"
             return Claim(default, "ambiguous", reason)
         if lag is not None and lag < scatter:
-            if is_too_noisy(self.noise.floor(LOOKS[0]), self.noise.launch_sd):
+            if is_too_noisy(
+                self.noise.floor(LOOKS[0]),
+                self.noise.launch_sd,
+                is_served=self.objective.is_of_trials,
+            ):
                 return Claim(default, "ambiguous", f"{reason}, but {TOO_NOISY}")
             reason += f", but launches scatter by {self.noise.launch_sd:.1%} in the confirmation"
             return Claim(default, "ambiguous", reason)
