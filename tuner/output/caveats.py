@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tuner.output.values import ratio
 from tuner.record.configuration import Configuration
-from tuner.record.load import SCENARIOS
+from tuner.record.load import SERVER
 from tuner.record.noisiness import MOSTLY_DISTURBED, is_too_noisy
 from tuner.record.result import Result
 
@@ -24,7 +24,7 @@ def disturbance(result: Result) -> str:
     if result.verdict == "ambiguous" and is_too_noisy(
         result.noise_floor,
         result.noise.launch_sd,
-        is_served=SCENARIOS[result.scenario].is_served,
+        is_served=result.scenario == SERVER,
     ):
         return _too_noisy(result)
     share = result.winners[result.recommended_class].disturbed

@@ -46,7 +46,7 @@ from tuner.record.configuration import Value
 from tuner.record.designed import DesignedCell
 from tuner.record.identities import card
 from tuner.record.index import CONFIRMED, Row
-from tuner.record.load import SCENARIOS
+from tuner.record.load import SERVER
 from tuner.record.noisiness import floor_in_words
 from tuner.record.outcome import Outcome
 from tuner.record.result import (
@@ -169,7 +169,7 @@ def noise_floor(result: Result) -> str:
     return floor_in_words(
         result.noise_floor,
         result.noise.launch_sd,
-        is_served=SCENARIOS[result.scenario].is_served,
+        is_served=result.scenario == SERVER,
     )
 
 
