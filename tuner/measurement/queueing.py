@@ -6,8 +6,9 @@ it may wait for more, it waits until the batch is full or until the oldest reque
 enough. A batch is padded to the next size that the model was prepared for. Service times are drawn
 from the measured ones. Inputs of several shapes are treated as if a batch could hold all of them.
 
-The simulation ranks configurations. Claims rest on real arrivals (arrival_plan.py).
-benchmarks/serving.py measures how well one predicts the other.
+The simulation ranks configurations (benchmarks/serving.py measures how well). Claims rest on real
+arrivals; where these agree with a longer simulation, it takes the luck of the arrivals out
+(server_rate.py).
 """
 
 from __future__ import annotations
