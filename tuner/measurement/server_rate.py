@@ -45,6 +45,7 @@ _NEAR, _NEAR_SIMULATED = 2.0, 1.3
 """Trials count whose share is expected to be within this factor (log) of the allowed one: far away
 the model does not hold, and hundreds of late requests would outweigh the rest."""
 _MOST_WINDOWS = 5
+"""Times that the window of trials is moved to the fitted rate."""
 _FAR = 1.15
 """A rate beyond those that a launch has tried, by this factor, is tried itself."""
 _STEP = 1.3
