@@ -17,13 +17,15 @@ SLO = Slo(0.99, 0.1, "--slo p99=100ms")
 RATES = (40.0, 47.5, 55.0)
 
 
-def launched(late: Sequence[Sequence[int]], late_s: float = 0.15) -> LaunchRecord:
+def launched(
+    late: Sequence[Sequence[int]], late_s: float = 0.15, rates: Sequence[float] = RATES
+) -> LaunchRecord:
     """Return a launch whose trials of 1,000 requests each had these late ones."""
     record = LaunchRecord(LaunchRequest(1, Configuration(), 1, Purpose.CONFIRM, round=1, slo=SLO))
     timed = Served(Batching((1,)), 30, sustained=50.0)
     calls = packed([0.01] * 30)
     record.slices.append(Slice(1, 1, 30, 0.3, 0.5, packed_calls=calls, served=timed))
-    for rate, numbers in zip(RATES, late, strict=True):
+    for rate, numbers in zip(rates, late, strict=True):
         call_s = [0.02] * 1000
         for number in numbers:
             call_s[number] = late_s
@@ -63,3 +65,13 @@ def test_where_no_rate_was_too_high_it_is_a_least() -> None:
     found = serving_of([launched([[], [], []])], SLO)
     assert found is not None and found.is_open and math.isfinite(found.rate or 0.0)
     assert "so that it is a least" in edge_in_words(found)
+
+
+def test_launches_that_tried_only_what_was_too_much_count_by_what_others_showed() -> None:
+    """As in the claim: the rate is one of all launches together."""
+    above = launched([range(300), range(400), range(500)], rates=(75.0, 85.0, 95.0))
+    alone = serving_of([above], SLO)
+    assert alone is not None and (alone.n_met, alone.n_launches) == (0, 1)
+    beside = launched([range(2), range(7), range(19)])
+    together = serving_of([beside, beside, above], SLO)
+    assert together is not None and (together.n_met, together.n_launches) == (3, 3)

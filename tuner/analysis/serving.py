@@ -9,7 +9,7 @@ import msgspec
 
 from tuner.analysis.launches import launches_of
 from tuner.measurement.server_rate import Fit
-from tuner.measurement.server_trials import fit_of_launches, launch_log_rate, launched
+from tuner.measurement.server_trials import fit_of_launches, launched, log_rates_of_launches
 from tuner.record.figures import figure
 from tuner.record.launch import LaunchRecord, Purpose, Slice, percentile
 from tuner.record.load import Slo
@@ -52,7 +52,7 @@ def serving_of(records: Sequence[LaunchRecord], slo: Slo | None) -> Serving | No
             for s in offered_of(r.slices)
             if s.served is not None
         ],
-        n_met=sum(launch_log_rate(r, slo) is not None for r in tried),
+        n_met=sum(each is not None for each in log_rates_of_launches(tried, slo)),
         n_launches=len(tried),
         is_open=fit.rate >= max(s.served.offered for s in offered if s.served is not None),
         queue_share=_queue_share(tried, slo),

@@ -64,7 +64,7 @@ by more than this (log)."""
 SCALE_STEP = 0.02
 """Between the logarithms of the scales at which trials are simulated."""
 _MOST_STEPS = 30
-"""On either side: a server that differs from its model by a factor of 1.8 is not described by it."""
+"""On either side: no model describes a server that differs from it by a factor of 1.8."""
 _SAME_SCALE = 0.3
 """In steps: the window of trials need not be moved."""
 _AGREES = 0.5
