@@ -72,7 +72,7 @@ _AGREES = 0.5
 agree. It is 1 of independent counts without clusters; by simulation, 0 to 0.3 of nearly all servers
 that are as they were timed, and 1 to 10 of nearly all others."""
 
-LEAST_LATE = 10
+LEAST_LATE = 5
 """Late requests, real and simulated, below which nothing is known of their agreement."""
 _ALIKE = 1.5
 """Factor between the rates of models of one configuration: one that is further off was timed while
@@ -164,9 +164,9 @@ def log_rates(
     tried = [math.log(trial.rate) for launch in launches for trial in launch.trials]
     if whole.log_rate < min(tried) - _BELOW:
         return None
-    # where no rate was too high, the highest that was tried is kept, and more is not known
-    highest = min(max(tried), math.log(most))
-    middle = min(whole.log_rate, highest)
+    # where no rate was too high, the highest that was tried is kept, and more is not known; how far
+    # off the rate may be is known all the same
+    middle = min(whole.log_rate, max(tried), math.log(most))
     if len(launches) < 2:
         return [middle] * len(launches)
     slope = _slope(launches)
@@ -175,10 +175,8 @@ def log_rates(
         others = [launch for k, launch in enumerate(launches) if k != left_out]
         scale = None if whole.log_scale is None else _log_scale(others)
         if scale is not None:
-            found = _by_simulation(others, scale)
-        else:
-            found = by_shares([t for each in others for t in each.trials], allowed, slope)
-        return min(found.log_rate, highest)
+            return _by_simulation(others, scale).log_rate
+        return by_shares([t for each in others for t in each.trials], allowed, slope).log_rate
 
     left_out = [without(k) for k in range(len(launches))]
     mean = statistics.fmean(left_out)
