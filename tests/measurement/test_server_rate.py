@@ -164,9 +164,10 @@ def test_where_neither_is_late_nothing_speaks_for_another_rate_than_the_model_s(
     """A scale at which the model were late would be as good: rates would fall trial by trial."""
     model = Modelled(100.0, 30.0)
     launches = launches_of([NONE, NONE], model)
-    found = fit(launches, ALLOWED, least_late=0)  # as the next trial is planned
+    found = fit(launches, ALLOWED)
     assert found.log_scale == 0.0 and found.rate == pytest.approx(100.0)
-    assert fit(launches, ALLOWED).log_scale is None, "but for a claim that is no agreement"
+    claimed = log_rates(launches, ALLOWED) or []
+    assert np.mean(claimed) == pytest.approx(math.log(55.0)), "nobody came near the model's rate"
 
 
 def test_models_that_differ_much_are_not_believed() -> None:
@@ -214,10 +215,3 @@ def test_what_is_never_late_is_worth_the_highest_rate_that_was_tried() -> None:
     (found,) = log_rates([Launched(trials)], ALLOWED) or []
     assert found == pytest.approx(math.log(highest))
     assert highest > 2 * 5.0
-
-
-def test_a_rate_that_few_late_requests_show_has_a_wide_interval() -> None:
-    """Three late ones in all: no jackknife shows by how much that may be off."""
-    found = log_rates(launches_of([(0, 0, 3), NONE, NONE, NONE]), ALLOWED)
-    assert found is not None and np.std(found, ddof=1) / 2 > 0.15
-    assert np.mean(found) <= math.log(55.0) + 1e-9, "the highest rate that was tried"

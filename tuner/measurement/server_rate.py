@@ -72,8 +72,6 @@ _AGREES = 0.5
 agree. It is 1 of independent counts without clusters; by simulation, 0 to 0.3 of nearly all servers
 that are as they were timed, and 1 to 10 of nearly all others."""
 
-LEAST_LATE = 5
-"""Late requests, real and simulated, below which nothing is known of their agreement."""
 _ALIKE = 1.5
 """Factor between the rates of models of one configuration: one that is further off was timed while
 something disturbed it."""
@@ -135,14 +133,13 @@ class Fit(NamedTuple):
         return launch.model.rate / math.exp(self.log_scale)
 
 
-def fit(launches: Sequence[Launched], allowed: float, *, least_late: int = LEAST_LATE) -> Fit:
+def fit(launches: Sequence[Launched], allowed: float) -> Fit:
     """Fit the rate at which a share `allowed` of the requests is late.
 
-    launches: of one configuration, with at least one trial altogether. least_late: requests, real
-    and simulated, that have to be late before a simulation is believed.
+    launches: of one configuration, with at least one trial altogether.
     """
     scale = _log_scale(launches)
-    if scale is not None and _agrees(launches, scale, least_late):
+    if scale is not None and _agrees(launches, scale):
         return _by_simulation(launches, scale)
     return by_shares([t for launch in launches for t in launch.trials], allowed, _slope(launches))
 
@@ -339,8 +336,11 @@ def _crossing(n_late: Callable[[int], int], wanted: int) -> float:
     return before + (beyond - before) * min(max((at - low) / (high - low), 0.0), 1.0)
 
 
-def _agrees(launches: Sequence[Launched], log_scale: float, least_late: int) -> bool:
-    """Tell whether the models are like one another, and late in the same trials as the servers."""
+def _agrees(launches: Sequence[Launched], log_scale: float) -> bool:
+    """Tell whether the models are like one another, and late in the same trials as the servers.
+
+    Where neither is late, that is agreement, too: no rate above those that were tried is claimed.
+    """
     pairs = _pairs(launches) or []
     rates = [pair.model.rate for pair in pairs]
     if rates and max(rates) > _ALIKE * min(rates):
@@ -350,7 +350,7 @@ def _agrees(launches: Sequence[Launched], log_scale: float, least_late: int) -> 
     counts = [(pair.trial.n_late, pair.n_late(steps)) for pair in pairs]
     n_late = sum(real + simulated for real, simulated in counts)
     scatter = sum((real - simulated) ** 2 for real, simulated in counts)
-    return n_late >= least_late and scatter <= _AGREES * n_late
+    return scatter <= _AGREES * n_late
 
 
 def _by_simulation(launches: Sequence[Launched], log_scale: float) -> Fit:
@@ -386,8 +386,7 @@ def next_rate(
     launches = [*earlier, own] if own.trials else list(earlier)
     slope = _slope([own])
     if any(launch.trials for launch in launches):
-        # to look for the rate, a simulation that nothing contradicts is the better guide
-        found = fit(launches, allowed, least_late=0)
+        found = fit(launches, allowed)
         known = [t for launch in launches for t in launch.trials]
         if own.trials and misses(known, allowed, least, found.slope):
             return None
