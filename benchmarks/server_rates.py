@@ -33,9 +33,9 @@ from tuner.record.arrivals import at_random, due_of
 from tuner.record.configuration import Configuration
 from tuner.record.launch import LaunchRecord, LaunchRequest, Purpose, Slice, packed
 from tuner.record.load import Batching, Offer, Slo
-from tuner.record.max_rate import capacity
 from tuner.record.objective import Objective
 from tuner.record.outcome import Ending, Outcome
+from tuner.record.service_times import capacity
 from tuner.record.serving import Served
 from tuner.record.trace import proved_by, read_trace
 
@@ -181,7 +181,7 @@ class Arm:
         taken = Slice(
             launch_id, 1, len(calls), sum(calls), 0.5, packed_calls=packed(calls), served=served
         )
-        record.slices.append(with_sustained(taken, self.slo, is_in_round=True))
+        record.slices.append(with_sustained(taken, self.slo, round_number=number))
         return record
 
     def answered(self, offer: Offer, random: np.random.Generator) -> Slice:
@@ -201,8 +201,8 @@ class Arm:
         return self.kind.real_s()
 
 
-class Told(msgspec.Struct, frozen=True):
-    """What came of a study; logarithms."""
+class Estimate(msgspec.Struct, frozen=True):
+    """A study's estimates; logarithms."""
 
     rate: float
     low: float
@@ -218,7 +218,7 @@ class Told(msgspec.Struct, frozen=True):
     """Of the first trial."""
 
 
-def study(kind: Kind, slo: Slo, n_rounds: int, seed: int) -> Told:
+def study(kind: Kind, slo: Slo, n_rounds: int, seed: int) -> Estimate:
     """Return what a study says of a kind of server."""
     random = np.random.default_rng(seed)
     objective = msgspec.structs.replace(Objective.of("rate_within"), slo=slo)
@@ -246,7 +246,7 @@ def study(kind: Kind, slo: Slo, n_rounds: int, seed: int) -> Told:
         and (other := each[arms[1].configuration]) is not None
     ]
     rate, ratio = plain_interval(own), plain_interval(pairs)
-    return Told(
+    return Estimate(
         math.log(rate.point),
         math.log(rate.low),
         math.log(rate.high),
@@ -267,25 +267,25 @@ def rows(kind: Kind, slo: Slo, n_studies: int, n_rounds: int) -> Iterator[str]:
     )
     if kind.stall_s:
         faster = msgspec.structs.replace(faster, stall_s=kind.stall_s / FASTER)
-    told = [study(kind, slo, n_rounds, seed) for seed in range(n_studies)]
-    n_of_trace = told[0].n_requests
+    found = [study(kind, slo, n_rounds, seed) for seed in range(n_studies)]
+    n_of_trace = found[0].n_requests
     truth, other = (math.log(true_rate(each, slo, n_of_trace)) for each in (kind, faster))
-    error = np.array([each.rate for each in told]) - truth
-    half = statistics.median((each.high - each.low) / 2 for each in told)
-    above = statistics.fmean(each.low > truth for each in told)
+    error = np.array([each.rate for each in found]) - truth
+    half = statistics.median((each.high - each.low) / 2 for each in found)
+    above = statistics.fmean(each.low > truth for each in found)
     most = capacity(kind.batching, kind.real_s())
     yield (
         f"  rate {math.exp(truth):.3g}/s ({math.exp(truth) / most:.0%} of capacity), "
-        f"{statistics.fmean(each.seconds for each in told):.0f} s an arm: bias "
+        f"{statistics.fmean(each.seconds for each in found):.0f} s an arm: bias "
         f"{error.mean():+.1%}, SD {error.std():.1%}; lower bound above the truth in {above:.1%}; "
         f"half-width {half:.1%}; by simulation in "
-        f"{statistics.fmean(each.is_simulated for each in told):.0%}; rounds missed "
-        f"{sum(each.n_missed for each in told)}"
+        f"{statistics.fmean(each.is_simulated for each in found):.0%}; rounds missed "
+        f"{sum(each.n_missed for each in found)}"
     )
-    error = np.array([each.ratio for each in told]) - (other - truth)
-    half = statistics.median((each.ratio_high - each.ratio_low) / 2 for each in told)
+    error = np.array([each.ratio for each in found]) - (other - truth)
+    half = statistics.median((each.ratio_high - each.ratio_low) / 2 for each in found)
     outside = statistics.fmean(
-        not each.ratio_low <= other - truth <= each.ratio_high for each in told
+        not each.ratio_low <= other - truth <= each.ratio_high for each in found
     )
     yield (
         f"  ratio {math.exp(other - truth):.3f}: bias {error.mean():+.1%}, SD {error.std():.1%}; "

@@ -160,7 +160,7 @@ def of_own(rates: tuple[float, ...]) -> Slice:
 def test_a_server_of_ones_own_is_not_held_to_what_callers_have_shown() -> None:
     """Its batches may be fuller when more requests wait."""
     record = launch(Purpose.CONFIRM)
-    taken = with_sustained(of_own((20.0, 30.0, 31.0, 31.0)), SLO, is_in_round=True)
+    taken = with_sustained(of_own((20.0, 30.0, 31.0, 31.0)), SLO, round_number=1)
     assert taken.served is not None and 30.0 < taken.served.sustained <= 31.0
     assert taken.served.long_run == 0.0  # how it combines requests is its own
     record.slices.append(taken)

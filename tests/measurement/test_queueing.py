@@ -12,7 +12,7 @@ from tuner.measurement.queueing import long_run, sustained, waited, with_sustain
 from tuner.record.arrivals import at_random
 from tuner.record.launch import Slice, packed, percentile
 from tuner.record.load import Batching, Slo
-from tuner.record.max_rate import capacity
+from tuner.record.service_times import capacity
 from tuner.record.serving import Served
 from tuner.record.trace import read_trace, tuned_by
 

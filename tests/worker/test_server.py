@@ -12,8 +12,8 @@ from tuner.host.interference import Watch
 from tuner.measurement.queueing import waited
 from tuner.record.arrivals import due_of
 from tuner.record.load import Batching, Load, Offer
-from tuner.record.max_rate import service_times
 from tuner.record.protocol import LINE_BYTES, Measure
+from tuner.record.service_times import service_times
 from tuner.worker.frameworks import Work
 from tuner.worker.scenarios import SCENARIOS, Scenario
 from tuner.worker.scenarios.request_queue import RequestQueue, Taken, arrivals

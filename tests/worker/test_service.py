@@ -17,8 +17,8 @@ from tuner.errors import Silent, UsageError, WorkerFailed
 from tuner.record.configuration import Value
 from tuner.record.launch import Slice, packed
 from tuner.record.load import Batching, Load, Offer, Slo
-from tuner.record.max_rate import alone_s, crossing, most_answered
 from tuner.record.protocol import Begin, MakeReference, Measure, Measured, Placed, Prepare
+from tuner.record.service_times import alone_s, crossing, most_answered
 from tuner.record.serving import Level, Served
 from tuner.record.workload import ModelRef
 from tuner.worker import answers, own_server, service

@@ -13,9 +13,9 @@ from tuner.measurement.server_trials import fit_of_launches, launched, log_rates
 from tuner.record.figures import figure
 from tuner.record.launch import LaunchRecord, Purpose, Slice, percentile
 from tuner.record.load import Slo
-from tuner.record.max_rate import alone_s
 from tuner.record.objective import offered_of, timed_of
 from tuner.record.result import Result
+from tuner.record.service_times import alone_s
 from tuner.record.serving import Pauses, Serving, TriedRate, Validation
 from tuner.study.claim import Claim
 from tuner.study.claims import Claims

@@ -109,7 +109,8 @@ def bench_on(
 
 def _completed(taken: Slice, record: LaunchRecord) -> Slice:
     """Return a slice with what is computed from its calls."""
-    return with_sustained(taken, record.request.slo, is_in_round=is_in_round(record))
+    number = record.request.round if is_in_round(record) else 0
+    return with_sustained(taken, record.request.slo, round_number=number)
 
 
 class Bench:

@@ -28,7 +28,7 @@ from scipy.optimize import brentq
 from tuner.record.arrivals import at_random
 from tuner.record.launch import Slice, percentile
 from tuner.record.load import Batching, Slo, Trace
-from tuner.record.max_rate import capacity, crossing, most_answered, service_times
+from tuner.record.service_times import capacity, crossing, most_answered, service_times
 from tuner.record.trace import rush, tuned_by
 
 _N_REQUESTS = 2000
@@ -98,8 +98,8 @@ def long_run(
     """Simulate enough random arrivals for the share of late ones; guess: the rate, about.
 
     `sustained` simulates too few: near a server's capacity it is 5 % too high. None if too many are
-    late even of an idle server. seed: another one for each launch, so that the error of the
-    simulation is part of the scatter of launches.
+    late even of an idle server. seed: another one for each round, so that the error of the
+    simulation is part of the scatter of rounds, and the same for the arms of a round.
     """
     n = min(_MOST_LONG, round(_N_LATE / slo.allowed))
     moments = at_random(seed, n)
@@ -122,10 +122,10 @@ def long_run(
     return LongRun(math.exp(log_rate), min(max(slope, _LEAST_SLOPE), _MOST_SLOPE))
 
 
-def with_sustained(taken: Slice, slo: Slo | None, *, is_in_round: bool = False) -> Slice:
+def with_sustained(taken: Slice, slo: Slo | None, *, round_number: int = 0) -> Slice:
     """Return a slice with the rate that its calls predict, if they predict one.
 
-    is_in_round: with the rate in the long run too, which takes a second.
+    round_number: of a round, with the rate in the long run too, which takes a second; 0: in none.
     """
     served = taken.served
     if served is None or served.offered or slo is None:
@@ -139,9 +139,9 @@ def with_sustained(taken: Slice, slo: Slo | None, *, is_in_round: bool = False) 
     rate = sustained(served.batching, service_s, slo)
     served = msgspec.structs.replace(served, sustained=rate)
     found = msgspec.structs.replace(taken, served=served)
-    if not is_in_round or slo.trace is not None or misses_when_idle(found):
+    if not round_number or slo.trace is not None or misses_when_idle(found):
         return found
-    long = long_run(served.batching, service_s, slo, rate, taken.index)
+    long = long_run(served.batching, service_s, slo, rate, round_number)
     if long is None:
         return found
     served = msgspec.structs.replace(served, long_run=long.rate, slope=long.slope)
@@ -228,4 +228,4 @@ def _arrivals(trace: Trace | None) -> npt.NDArray[np.float64]:
     """Return moments at a rate of 1: the same for all, so that none is lucky."""
     if trace is not None:
         return np.array(tuned_by(trace))
-    return np.cumsum(np.random.default_rng(1).exponential(size=_N_REQUESTS))
+    return at_random(1, _N_REQUESTS)

@@ -71,7 +71,6 @@ _AGREES = 0.5
 """Mean square of the difference of real and simulated counts, over their sum: above it they do not
 agree. It is 1 of independent counts without clusters; by simulation, 0 to 0.3 of nearly all servers
 that are as they were timed, and 1 to 10 of nearly all others."""
-
 _ALIKE = 1.5
 """Factor between the rates of models of one configuration: one that is further off was timed while
 something disturbed it."""

@@ -16,8 +16,8 @@ from tuner.measurement.server_rate import SCALE_STEP, Fit, Launched, Trial, fit,
 from tuner.record.arrivals import at_random
 from tuner.record.launch import LaunchRecord, Purpose, Slice
 from tuner.record.load import Slo
-from tuner.record.max_rate import service_times
 from tuner.record.objective import Objective, capacity_of, offered_of, timed_of
+from tuner.record.service_times import service_times
 
 LONGEST_S = 120.0
 """Seconds of a trial: a server is not useful if fewer requests than say anything of the quantile

@@ -20,7 +20,7 @@ import msgspec
 from tuner.record.interval import Interval
 from tuner.record.launch import LaunchRecord, Slice, percentile
 from tuner.record.load import Slo
-from tuner.record.max_rate import most_answered
+from tuner.record.service_times import most_answered
 
 Direction = Literal["maximize", "minimize"]
 Cost = Literal["memory", "latency"]

@@ -18,7 +18,7 @@ Word = Literal["valid", "too_short", "too_slow"]
 CLUSTER = 7.0
 """Variance of the number of late requests over its mean, of servers near their highest rate: one
 long queue makes several requests late (by simulation: 7.3 one at a time, 3.8 in batches)."""
-ONE_SIDED = 1.645
+_ONE_SIDED = 1.64
 """Standard errors of a one-sided 95 % bound."""
 
 
@@ -122,7 +122,7 @@ class Serving(msgspec.Struct, frozen=True):
         if self.slope is None or self.rate is None:
             return None
         expected: float = n_requests * min(1.0, allowed * (rate / self.rate) ** self.slope)
-        return expected + ONE_SIDED * math.sqrt(CLUSTER * expected)
+        return expected + _ONE_SIDED * math.sqrt(CLUSTER * expected)
 
 
 class LoadgenOrder(msgspec.Struct, frozen=True):
