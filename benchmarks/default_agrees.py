@@ -1,6 +1,7 @@
 """The default against a script of twenty lines that does the same, launch by launch, interleaved.
 
-    python -m benchmarks.default_agrees --model resnet50 --framework torch [--as-is] [--json OUT]
+    python -m benchmarks.default_agrees --model resnet50 --framework torch [--mode training]
+        [--as-is] [--json OUT]
 
 Every speedup has the default as its denominator: were it slower than what users run, all of them
 would be flattered. A round is one fresh worker and one fresh script, which measure in turn for a
@@ -37,7 +38,7 @@ from tuner.launchers.describe import describe_model, find_model, make_reference
 from tuner.launchers.worker_process import WorkerProcess
 from tuner.measurement.confirmation import t_interval
 from tuner.record.configuration import Configuration
-from tuner.record.load import OFFLINE, Load
+from tuner.record.load import INFERENCE, OFFLINE, TRAINING, Load
 from tuner.record.protocol import (
     Begin,
     Command,
@@ -66,13 +67,15 @@ def log_ratios(
     n_rounds: int,
     folder: Path,
     environment: Mapping[str, str] = MappingProxyType(STEADY_MALLOC),
+    mode: str = INFERENCE,
 ) -> list[float]:
     """Return log(worker rate / script rate) of each round; the model takes one image."""
     ref, card = find_model(model, MODELS)
-    workload = Workload(ref, framework, "offline", card)
+    scenario = OFFLINE if mode == INFERENCE else mode
+    workload = Workload(ref, framework, scenario, card, mode=mode)
     height, width = image_size(describe_model(ref, framework, 0))
     reference = folder / f"{framework}.npz"
-    make_reference(ref, framework, 0, reference)
+    make_reference(ref, framework, 0, reference, mode=mode)
     return [
         one_round(workload, (height, width), reference, n, environment) for n in range(n_rounds)
     ]
@@ -91,9 +94,9 @@ def one_round(
         worker = WorkerProcess(plan, reference.parent / f"worker{number}.log", environment)
         try:
             begin = Begin(number, workload.model, workload.framework, 0, {}, plan.memory_policy,
-                          str(reference))  # fmt: skip
+                          str(reference), workload.mode)  # fmt: skip
             ask(worker, begin)
-            ask(worker, Prepare(Load(OFFLINE, workload.card.reference_batch)))
+            ask(worker, Prepare(Load(workload.scenario, workload.card.reference_batch)))
             ask(worker, WarmUp())
             return mean(log_ratio(worker, script, index) for index in range(N_PAIRS))
         finally:
@@ -149,7 +152,8 @@ def plain_script(
     workload: Workload, image: tuple[int, int], environment: Mapping[str, str]
 ) -> Iterator[subprocess.Popen[str]]:
     """Run the plain script, warmed up and stopped, until the block ends."""
-    script = HERE / f"plain_{workload.framework}.py"
+    of_mode = "" if workload.mode == INFERENCE else f"_{workload.mode}"
+    script = HERE / f"plain_{workload.framework}{of_mode}.py"
     numbers = (*image, workload.card.reference_batch, SLICE_S)
     with subprocess.Popen(
         [sys.executable, script, workload.model.path, *map(str, numbers)],
@@ -183,6 +187,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--model", default="resnet50")
     parser.add_argument("--framework", choices=("torch", "tensorflow"), default="torch")
+    parser.add_argument("--mode", choices=(INFERENCE, TRAINING), default=INFERENCE)
     parser.add_argument("--rounds", type=int, default=12)
     parser.add_argument("--as-is", action="store_true", help="leave malloc's thresholds alone")
     parser.add_argument("--json", type=Path, help="write the figures there as well")
@@ -194,10 +199,12 @@ def main() -> None:
             arguments.rounds,
             Path(folder),
             {} if arguments.as_is else STEADY_MALLOC,
+            arguments.mode,
         )
     point, low, high = (math.exp(v) for v in t_interval(found, 0.05))
-    print(f"{arguments.model} {arguments.framework}: worker / script = {point:.3f} "
-          f"({low:.3f} - {high:.3f}) over {arguments.rounds} rounds")  # fmt: skip
+    what = f"{arguments.model} {arguments.framework} {arguments.mode}"
+    print(f"{what}: worker / script = {point:.3f} ({low:.3f} - {high:.3f}) "
+          f"over {arguments.rounds} rounds")  # fmt: skip
     if arguments.json:
         figures = {"point": point, "low": low, "high": high, "ratios": [math.exp(v) for v in found]}
         arguments.json.write_text(json.dumps(figures, indent=2) + "\n")

@@ -99,6 +99,9 @@ KINDS = {
         {1: 0.06}, 0.3, stall_share=0.002, stall_s=0.25
     ),
     "one at a time, 60 ms, 10 % more under load": Kind({1: 0.06}, 0.3, hidden=1.1),
+    "two instances, 13 ms, 70 % more under load, within 250 ms": Kind(
+        {1: 0.013}, 0.25, n_servers=2, hidden=1.7
+    ),
     "half of the requests take 3 times as long, 20 ms": Kind({1: 0.02}, 0.2, longer=3.0),
     "one at a time, 20 ms, within 400 ms": Kind({1: 0.02}, 0.4),
     "one at a time, 20 ms, within 45 ms": Kind({1: 0.02}, 0.045),

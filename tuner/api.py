@@ -19,7 +19,14 @@ from typing import TYPE_CHECKING, Any
 
 from tuner.app.recommend import PATIENCE_S, Recommended, read_rules
 from tuner.app.recommend import recommend as recommend_request
-from tuner.app.request import Request, checked_share, parse_duration, parse_share, service_of
+from tuner.app.request import (
+    Request,
+    checked_share,
+    parse_duration,
+    parse_share,
+    scenario_of,
+    service_of,
+)
 from tuner.app.tune import Finished
 from tuner.app.tune import tune as tune_request
 from tuner.app.verify import VerifyRequest, run_verify
@@ -27,7 +34,6 @@ from tuner.errors import NothingMeasured, UsageError
 from tuner.host.secrets import redacted, stated
 from tuner.record.configuration import Value
 from tuner.record.events import Listener, unheard
-from tuner.record.load import OFFLINE, SERVER
 from tuner.space.restrictions import Numerics, Restrictions
 from tuner.study.verification import Verification
 from tuner.study.verify import QUICK_S
@@ -57,6 +63,7 @@ def tune(
     allow_pickle: bool = False,
     numerics: Numerics = "both",
     scenario: str | None = None,
+    mode: str | None = None,
     callers: int | None = None,
     slo: str = "",
     trace: _Path | None = None,
@@ -82,7 +89,8 @@ def tune(
     name, or the path of a search space. budget: seconds, or text like "90s", "10m", "1h30m", for
     all frameworks together; ten minutes by default. extend: instead of budget, how long to continue
     a study. out: the study's folder. set, fix: values by knob. tolerance: allowed drift of outputs
-    in reduced precision, a share of their spread (0.05). accept_cost: "memory", "latency".
+    in reduced precision, a share of their spread (0.05). mode: "inference", or "training" to tune
+    training steps. accept_cost: "memory", "latency".
     price_per_hour: of the host, in any currency. listen: called with every event
     (tuner.record.events).
 
@@ -120,7 +128,7 @@ def tune(
             tuple(exclude),
             numerics,
         ),
-        scenario=scenario or (OFFLINE if service is None else SERVER),
+        scenario=scenario_of(scenario, mode, is_served=service is not None),
         callers=callers,
         slo=slo,
         trace=_path(trace),

@@ -19,7 +19,8 @@ from tuner.launchers.describe import find_model, find_program, make_reference
 from tuner.launchers.worker_process import WorkerProcess
 from tuner.record.configuration import Configuration, Value
 from tuner.record.launch import Checked, Compiled, Prepared, ReadBack
-from tuner.record.load import OFFLINE, Load
+from tuner.record.load import INFERENCE, OFFLINE, TRAINING, Load
+from tuner.record.output_check import MAX_DRIFT_TRAINING
 from tuner.record.protocol import (
     Begin,
     Check,
@@ -89,7 +90,9 @@ class Launched:
         program: str | None = None,
         device: str = CPU,
         references: Path | None = None,
+        mode: str = INFERENCE,
     ) -> None:
+        self.mode = mode
         self.configuration, host = Configuration.of(settings), probe()
         with torch_imported() if framework == "torch" else contextlib.nullcontext():
             if program is not None:
@@ -97,7 +100,8 @@ class Launched:
             else:
                 self.ref, self.card = _found(model, inputs)
         self.framework = framework = framework or self.card.frameworks[0]
-        self.reference = (references or folder) / f"{self.ref.label()}-{framework}.npz"
+        name = f"{self.ref.label()}-{framework}{'' if mode == INFERENCE else f'-{mode}'}"
+        self.reference = (references or folder) / f"{name}.npz"
         (self.plan,) = plan_launch(self.configuration, host, device)
         self.device = device
         is_forked = framework == "torch" and device == CPU and program is None
@@ -105,7 +109,9 @@ class Launched:
             with locked(self.reference.with_suffix(".lock")):
                 if not self.reference.exists():
                     n_inputs, gpu = self.card.n_reference_inputs(), gpu_of(device, host)
-                    make_reference(self.ref, framework, 0, self.reference, n_inputs, gpu=gpu)
+                    make_reference(
+                        self.ref, framework, 0, self.reference, n_inputs, gpu=gpu, mode=mode
+                    )
             self.worker = WorkerProcess(
                 self.plan,
                 folder / "worker.log",
@@ -134,6 +140,7 @@ class Launched:
                 self.configuration.as_dict(),
                 self.plan.memory_policy,
                 str(self.reference),
+                mode=self.mode,
                 device=self.device,
             )
         )
@@ -141,7 +148,8 @@ class Launched:
     def prepare(self, batch: int | None = None, load: Load | None = None) -> Prepared:
         begun = self.begin()
         assert not isinstance(begun, Failed), begun
-        return self.offered(load or Load(OFFLINE, batch or self.card.reference_batch))
+        scenario = TRAINING if self.mode == TRAINING else OFFLINE
+        return self.offered(load or Load(scenario, batch or self.card.reference_batch))
 
     def offered(self, load: Load) -> Prepared:
         """Prepare a load in a launch that has begun."""
@@ -163,6 +171,7 @@ class Launched:
 
     def checked(self, *, reduced: bool = False, n_inputs: int = 0) -> Checked | Failed:
         n_inputs = n_inputs or self.card.n_check_inputs(changes_numerics=reduced)
-        reply = self.ask(Check(n_inputs, reduced, self.card.tolerance))
+        training = MAX_DRIFT_TRAINING if self.mode == TRAINING else None
+        reply = self.ask(Check(n_inputs, reduced, self.card.tolerance or training))
         assert isinstance(reply, Checked | Failed), reply
         return reply

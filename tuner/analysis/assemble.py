@@ -148,6 +148,7 @@ def _model(context: Context) -> ModelSection:
         family=card.family,
         item=card.item,
         differs=card.differs,
+        learns=facts.learns,
     )
 
 

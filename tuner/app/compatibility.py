@@ -12,6 +12,7 @@ from tuner.frameworks import FRAMEWORKS
 from tuner.galleries import SEARCH_SPACES
 from tuner.host.identity import Host
 from tuner.host.libraries import installed_devices, installed_frameworks, missing_framework
+from tuner.record.output_check import MAX_DRIFT_TRAINING
 from tuner.record.workload import CPU, CUDA, ModelCard
 from tuner.space.profile import Profile
 from tuner.space.profile_file import gallery, load_profile
@@ -54,6 +55,12 @@ def choose_profile(
     # where none names this host, what is wrong with the device is said later (check_device)
     others = [p for p in possible if p.name == AUTO or p.device == device != CPU]
     return (named or others)[0]
+
+
+def in_training(card: ModelCard) -> ModelCard:
+    """Return the card of a model that learns: losses and gradients decide, and no accuracy."""
+    tolerance = MAX_DRIFT_TRAINING if card.tolerance is None else card.tolerance
+    return msgspec.structs.replace(card, tolerance=tolerance, accuracy_loss=None)
 
 
 def left_out(profile: Profile, host: Host, frameworks: Collection[str]) -> str:

@@ -18,6 +18,7 @@ from tuner.app.compatibility import (
     choose_profile,
     frameworks_for,
     frameworks_meant,
+    in_training,
     left_out,
     on_device,
 )
@@ -37,7 +38,7 @@ from tuner.record.guidelines import read_guidelines
 from tuner.record.headers import without_names
 from tuner.record.journal import DesignFixed, StudyOpened
 from tuner.record.lines import check_folder, opened_in
-from tuner.record.load import SCENARIOS, served_batches
+from tuner.record.load import SCENARIOS, TRAINING, served_batches
 from tuner.record.objective import Objective
 from tuner.record.outcome import Outcome
 from tuner.record.result import Result
@@ -140,9 +141,13 @@ def plan(
         check_budget(request.budget_s, frameworks, given_in(request))
     meant = frameworks_meant(request, card, frameworks)
     scenario = SCENARIOS[request.scenario]
-    known = knob_ids(profile, meant, card.form, is_served=scenario.is_served)
+    known = knob_ids(profile, meant, card.form, scenario.mode, is_served=scenario.is_served)
     check_known(request.restrictions, known)
     batch = request.batch if request.batch is not None else scenario.batch
+    if scenario.mode == TRAINING:
+        card = in_training(card)
+        fixed = request.restrictions.fixed.get(BATCH)
+        batch = batch or (fixed if isinstance(fixed, int) else max(card.batches))
     if batch is not None:
         card = _at_batch(card, batch, request.restrictions)
         ref = msgspec.structs.replace(ref, batch=batch)  # whatever else it states is never called
@@ -260,12 +265,13 @@ def _plan_one(
         card,
         request.seed,
         device=profile.device,
+        mode=SCENARIOS[request.scenario].mode,
         callers=callers_of(request),
     )
     objective = objective_of(request)
     gpu = gpu_of(profile.device, host)
     if facts is None:
-        facts = describe_model(ref, framework, request.seed, waiting, gpu, testbed)
+        facts = describe_model(ref, framework, request.seed, waiting, gpu, testbed, workload.mode)
     for text in warnings_of(facts):
         listen(Warned(text))
     space = resolve_space(profile, host, workload, facts, request.restrictions)

@@ -18,7 +18,17 @@ from tuner.errors import UnknownName, UsageError
 from tuner.frameworks import FRAMEWORKS
 from tuner.host.secrets import hold_back, names_a_secret, redacted
 from tuner.record.headers import Headers, filled, parse_headers, variables_of
-from tuner.record.load import MOST_CALLERS, OFFLINE, SCENARIOS, USUAL_QUANTILE, Slo, Trace
+from tuner.record.load import (
+    INFERENCE,
+    MOST_CALLERS,
+    OFFLINE,
+    SCENARIOS,
+    SERVER,
+    TRAINING,
+    USUAL_QUANTILE,
+    Slo,
+    Trace,
+)
 from tuner.record.objective import GOALS, Bound, Cost, Objective
 from tuner.record.trace import check_length, read_trace
 from tuner.record.workload import LAST_BATCH_DIM
@@ -204,6 +214,10 @@ def _check_load(request: Request) -> None:
         )
     _check_arrivals(request)
     restrictions = request.restrictions
+    if scenario.mode == TRAINING and BATCH in restrictions.values:
+        raise UsageError(
+            f"--set {BATCH}: another batch trains otherwise, so that training has one: --batch N"
+        )
     asked = {*restrictions.values.get(BATCH, ()), restrictions.fixed.get(BATCH), request.batch}
     others = [str(batch) for batch in asked if batch not in (None, scenario.batch)]
     if scenario.batch is not None and others:
@@ -211,6 +225,26 @@ def _check_load(request: Request) -> None:
             f"--scenario {request.scenario} sends {scenario.batch} sample(s) in a request: leave "
             f"out the batch of {', '.join(others)}, or take --scenario {OFFLINE}"
         )
+
+
+def scenario_of(scenario: str | None, mode: str | None, *, is_served: bool) -> str:
+    """Return the scenario for the options --scenario and --mode; raises UsageError.
+
+    is_served: whether a server is tuned.
+    """
+    if mode is None:
+        return scenario or (SERVER if is_served else OFFLINE)
+    _check_choice("--mode", mode, (INFERENCE, TRAINING))
+    if mode == TRAINING:
+        if scenario not in (None, TRAINING):
+            raise UsageError(
+                f"--mode training takes step after step, and --scenario {scenario} is how "
+                "requests arrive at a model that answers: leave out one of them"
+            )
+        return TRAINING
+    if scenario == TRAINING:
+        raise UsageError("--mode inference contradicts --scenario training: leave out one of them")
+    return scenario or (SERVER if is_served else OFFLINE)
 
 
 def _check_arrivals(request: Request) -> None:

@@ -10,7 +10,7 @@ import typer
 from tuner.cli import paths
 from tuner.cli.config import load_config
 from tuner.frameworks import OFFERED
-from tuner.record.load import OFFLINE, SCENARIOS, SERVER
+from tuner.record.load import INFERENCE, OFFLINE, SCENARIOS, SERVER, TRAINING
 from tuner.record.objective import GOALS
 
 MODELS = "Your own model"
@@ -150,6 +150,13 @@ Frameworks = Annotated[
     typer.Option(
         metavar="NAME",
         help=f"{' or '.join(OFFERED)}; may be repeated. Default: every installed one.",
+    ),
+]
+Mode = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        help=f"{INFERENCE} (the default), or {TRAINING}: steps of training; see docs/training.md.",
     ),
 ]
 ScenarioName = Annotated[

@@ -19,6 +19,7 @@ from tuner.app.request import (
     parse_duration,
     parse_size,
     parse_slo,
+    scenario_of,
     service_of,
 )
 from tuner.app.tune import tune
@@ -36,7 +37,6 @@ from tuner.host.identity import probe
 from tuner.host.secrets import redacted, stated
 from tuner.launchers.testbed import THIS_HOST, Testbed
 from tuner.record.events import Event, StudyBegins
-from tuner.record.load import OFFLINE, SERVER
 from tuner.space.restrictions import Numerics, parse_restrictions
 
 DEFAULT_BUDGET = "10m"
@@ -57,6 +57,7 @@ def main(
     hardware: str,
     frameworks: list[str],
     scenario: str | None,
+    mode: str | None,
     callers: int | None,
     slo: str | None,
     trace: Path | None,
@@ -116,7 +117,7 @@ def main(
         allows_pickle=allow_pickle,
         seed=seed,
         restrictions=parse_restrictions(set_, fix, exclude, cast(Numerics, numerics)),
-        scenario=scenario or (OFFLINE if service is None else SERVER),
+        scenario=scenario_of(scenario, mode, is_served=service is not None),
         callers=callers,
         slo="" if slo is None else _checked(slo, parse_slo),
         trace=trace,

@@ -23,6 +23,7 @@ from tuner.launchers.asking import Deadline
 from tuner.launchers.testbed import THIS_HOST, Testbed
 from tuner.record.configuration import Value
 from tuner.record.headers import Headers
+from tuner.record.load import INFERENCE
 from tuner.record.protocol import (
     Cards,
     Describe,
@@ -296,6 +297,7 @@ def make_reference(
     sample_seed: int = 0,
     settings: Mapping[str, Value] = _NOTHING_SET,
     testbed: Testbed = THIS_HOST,
+    mode: str = INFERENCE,
 ) -> None:
     """Have a child of its own write the study's reference; raises UsageError if it cannot.
 
@@ -312,6 +314,7 @@ def make_reference(
         _device(gpu),
         sample_seed,
         dict(settings),
+        mode,
     )
     reply = testbed.ask(order, [ref], waiting, gpu, then=KeepWeights())
     assert isinstance(reply, ReferenceMade)
@@ -324,9 +327,11 @@ def describe_model(
     waiting: Deadline = PATIENT,
     gpu: str = "",
     testbed: Testbed = THIS_HOST,
+    mode: str = INFERENCE,
 ) -> ModelFacts:
     """Build the model with nothing set, in a child, and return its facts."""
-    reply = testbed.ask(Describe(ref, framework, seed, _device(gpu)), [ref], waiting, gpu)
+    order = Describe(ref, framework, seed, _device(gpu), mode)
+    reply = testbed.ask(order, [ref], waiting, gpu)
     assert isinstance(reply, ModelFacts)
     return reply
 

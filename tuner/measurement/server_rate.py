@@ -44,6 +44,9 @@ _NONE_LATE = 0.5
 _NEAR, _NEAR_SIMULATED = 2.0, 1.3
 """Trials count whose share is expected to be within this factor (log) of the allowed one: far away
 the model does not hold, and hundreds of late requests would outweigh the rest."""
+_OVERLOADED = 0.3
+"""Share of late requests from which on a trial says only that its rate is too high: the queue grew
+all along, and how many were late depends on how long the trial went on."""
 _MOST_WINDOWS = 5
 """Times that the window of trials is moved to the fitted rate."""
 _FAR = 1.15
@@ -219,17 +222,29 @@ def by_shares(trials: Sequence[Trial], allowed: float, expected_slope: float) ->
     The rate lies within a factor of 1.3 of those that were tried.
     """
     lowest, highest = min(t.rate for t in trials), max(t.rate for t in trials)
-    near = list(trials)
+    useful = [t for t in trials if t.n_late <= _OVERLOADED * t.n_requests]
+    too_high = min((t.rate for t in trials if t not in useful), default=math.inf)
+    near = useful = useful or list(trials)
     found = _regression(near, allowed, expected_slope)
     for _ in range(_MOST_WINDOWS):
-        width = _NEAR / found.slope
-        closer = [t for t in trials if abs(math.log(t.rate) - found.log_rate) <= width]
-        if closer == near or len(closer) < 2 or not sum(t.n_late for t in closer):
+        closer = _within(useful, found)
+        if closer == near or len(closer) < 2:
             break
         near = closer
         found = _regression(near, allowed, expected_slope)
-    bounded = min(max(found.log_rate, math.log(lowest / _STEP)), math.log(highest * _STEP))
+    most = min(highest * _STEP, too_high)
+    bounded = min(max(found.log_rate, math.log(lowest / _STEP)), math.log(most))
     return found._replace(log_rate=bounded)
+
+
+def _within(trials: Sequence[Trial], found: Fit) -> list[Trial]:
+    """Return the trials near a rate; if none of them has late requests, the nearest that has."""
+    far = {t: abs(math.log(t.rate) - found.log_rate) for t in trials}
+    near = {t for t in trials if far[t] <= _NEAR / found.slope}
+    late = [t for t in trials if t.n_late]
+    if late and not any(t.n_late for t in near):
+        near.add(min(late, key=lambda t: far[t]))
+    return [t for t in trials if t in near]
 
 
 def _regression(trials: Sequence[Trial], allowed: float, expected_slope: float) -> Fit:

@@ -52,6 +52,8 @@ def drift(check: OutputCheck | None) -> str:
     if not check.n_inputs:
         return "not compared"
     text = f"{check.drift:.2g}"
+    if check.channel_drift is None and check.channel:  # of training
+        return f"{text} of what {check.n_inputs} batches differ by ({check.channel})"
     if check.channel_drift is not None and check.channel_drift > check.drift:
         text += f" (worst part of an output {check.channel_drift:.2g})"
     if check.accuracy is not None and check.default_accuracy is not None:

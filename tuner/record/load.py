@@ -73,6 +73,10 @@ class Batching(msgspec.Struct, frozen=True):
         return self.sizes[min(bisect.bisect_left(self.sizes, n_requests), len(self.sizes) - 1)]
 
 
+INFERENCE, TRAINING = "inference", "training"
+"""The modes of a workload: a model answers, or it learns."""
+
+
 class Scenario(msgspec.Struct, frozen=True):
     """A scenario's meaning for the search and for the verdict."""
 
@@ -91,6 +95,9 @@ class Scenario(msgspec.Struct, frozen=True):
     """How many call at the same time, unless --callers says otherwise; 1: never more."""
     bears_programs: bool = False
     """Whether a program that times itself (--command) can be measured under it."""
+    mode: str = INFERENCE
+    """In training a call is a step: forward, loss, backward, and the optimizer's update. Its batch
+    is fixed, because another one trains otherwise."""
 
 
 OFFLINE, SERVER = "offline", "server"
@@ -124,6 +131,12 @@ SCENARIOS = {
         "requests arrive at random: the highest rate within the latency of --slo",
         "rate_within",
         is_served=True,
+    ),
+    TRAINING: Scenario(
+        "step after step of training at a fixed batch, the data in memory, by items per second",
+        "throughput",
+        one_process=True,
+        mode=TRAINING,
     ),
 }
 _MOST_SERVED = 256

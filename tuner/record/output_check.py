@@ -15,6 +15,9 @@ this many times as far from exact ones as its own. Measured on an H100, resnet50
 by 2.0e-3, compiled and with folded norms too; from each other they are 5e-4 to 2.6e-3 away."""
 MAX_DRIFT_REDUCED = 5e-2
 """The same for reduced precision, unless the model states a bound of its own."""
+MAX_DRIFT_TRAINING = 0.25
+"""The same for losses and gradients, relative to how much they differ between batches: it adds its
+square, 6 %, to the variance that the choice of a batch has."""
 CHANNEL_FACTOR = 10.0
 """A channel may drift this many times as far as its whole tensor. Plain bf16 within the drift above
 reached 3 times in most built-in models (0.09), and 16 times (0.21) in one of squeezenet's classes,

@@ -14,9 +14,9 @@ import msgspec
 
 from tuner.record.configuration import Value
 from tuner.record.launch import Built, Checked, Compiled, Prepared, Profiled, Slice
-from tuner.record.load import Load, Offer
+from tuner.record.load import INFERENCE, Load, Offer
 from tuner.record.outcome import Outcome
-from tuner.record.workload import CPU, INFERENCE, ModelCard, ModelFacts, ModelRef
+from tuner.record.workload import CPU, ModelCard, ModelFacts, ModelRef
 
 STACK_SIGNAL = signal.SIGUSR2
 """Has a worker write the Python stacks of its threads to its log."""
@@ -53,6 +53,7 @@ class Describe(msgspec.Struct, frozen=True, tag="describe"):
     framework: str
     seed: int
     device: str = CPU
+    mode: str = INFERENCE
 
 
 class Placed(msgspec.Struct, frozen=True):
@@ -182,6 +183,7 @@ class MakeReference(msgspec.Struct, frozen=True, tag="make_reference"):
     """Which elements of large outputs are kept."""
     settings: dict[str, Value] = {}
     """Of a server that does not answer with nothing set: the variables under which it does."""
+    mode: str = INFERENCE
 
 
 class KeepWeights(msgspec.Struct, frozen=True, tag="keep_weights"):

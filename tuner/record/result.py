@@ -267,6 +267,8 @@ class ModelSection(msgspec.Struct, frozen=True):
     differs: str = ""
     """How this model differs from that of the other framework; empty if it is the same, or there is
     no other."""
+    learns: str = ""
+    """In training, the loss and the optimizer, in words; empty in inference."""
 
 
 class Result(msgspec.Struct, frozen=True):

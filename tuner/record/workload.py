@@ -6,10 +6,8 @@ import msgspec
 
 from tuner.record.configuration import Value
 from tuner.record.headers import Headers
-from tuner.record.load import SCENARIOS, Scenario
+from tuner.record.load import INFERENCE, SCENARIOS, Scenario
 
-INFERENCE = "inference"
-"""The mode in which a model answers; of the modes, the only one so far."""
 CPU, CUDA = "cpu", "cuda"
 """The devices on which a model may compute, by the names that frameworks have for them."""
 DEVICES = (CPU, CUDA)
@@ -186,6 +184,8 @@ class ModelFacts(msgspec.Struct, frozen=True, tag="facts"):
     """Who counted them."""
     own_settings: tuple[OwnSetting, ...] = ()
     """The tuned settings that the model's own code sets."""
+    learns: str = ""
+    """In training, the loss and the optimizer, in words."""
     silence: str = ""
     """Why a server does not answer without settings; empty if it does."""
     answers_with: dict[str, Value] = {}

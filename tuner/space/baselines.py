@@ -16,6 +16,7 @@ from tuner.host.identity import Host
 from tuner.host.libraries import DEBIAN_PACKAGES
 from tuner.record.configuration import Configuration, Value
 from tuner.record.workload import OF_PROGRAMS, ModelFacts, Workload
+from tuner.space.catalogue import describe
 from tuner.space.expressions import Expression
 from tuner.space.knobs_of.launch import BATCH, PRELOADED
 from tuner.space.profile import Profile, literal_or_formula
@@ -112,10 +113,7 @@ def resolve_one(
     unknown = [knob for knob in settings if knob not in space.by_id and knob not in free]
     ignored = space.dead(settings, is_literal=is_literal)
     dead = [*missing, *(f"{k}={settings[k]}: {why}" for k, why in ignored)]
-    why = "not read by this framework"
-    if workload.card.form in OF_PROGRAMS:
-        why = "the program itself must set it"
-    dead += [f"{knob}={settings[knob]}: {why}" for knob in unknown]
+    dead += [f"{knob}={settings[knob]}: {_why_unknown(knob, workload)}" for knob in unknown]
     live = {knob: value for knob, value in settings.items() if knob not in unknown}
     if live:  # what a user fixed is part of every recommendation that says nothing of it
         live = {**space.fixed_by_user(), **live}
@@ -134,6 +132,14 @@ def resolve_one(
         substituted=tuple(substituted),
         missing=lacking,
     )
+
+
+def _why_unknown(knob: str, workload: Workload) -> str:
+    if workload.card.form in OF_PROGRAMS:
+        return "the program itself must set it"
+    if workload.mode not in describe(knob).modes:
+        return f"not a setting of {workload.mode}"
+    return "not read by this framework"
 
 
 def unusable(name: str, source: str, reason: str, missing: tuple[str, ...] = ()) -> Baseline:

@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from tuner.record.configuration import Value
+from tuner.record.load import INFERENCE, TRAINING
 
 _LARGEST = 2**31 - 1
 """The largest C int: libraries read counts into one."""
@@ -136,6 +137,8 @@ class Knob(msgspec.Struct, frozen=True):
     """Whether its compiler chooses by trial runs, which others must not disturb."""
     compiles: bool = False
     """Whether it is a compiler: launches with it take long where another setting changes, too."""
+    modes: tuple[str, ...] = (INFERENCE, TRAINING)
+    """The modes of workloads in which it exists (record/load.py)."""
 
     @property
     def needs_code_change(self) -> bool:
@@ -173,6 +176,7 @@ def model(
     changes_numerics: bool = False,
     measures_itself: bool = False,
     compiles: bool = False,
+    modes: tuple[str, ...] = (INFERENCE, TRAINING),
 ) -> Knob:
     """Declare a knob with which the model is rebuilt or compiled."""
     return Knob(
@@ -184,4 +188,5 @@ def model(
         domain=domain,
         measures_itself=measures_itself,
         compiles=compiles,
+        modes=modes,
     )

@@ -60,6 +60,7 @@ WORKLOAD_FACTS = (
     "workload.width",
     "workload.has_images",
     "workload.form",
+    "workload.mode",
 )
 INSTANCE_FACTS = (
     "instance.cores",

@@ -10,6 +10,7 @@ import msgspec
 from tuner.errors import UsageError
 from tuner.host.identity import Host
 from tuner.record.configuration import Value
+from tuner.record.load import INFERENCE, TRAINING
 from tuner.record.workload import OF_PROGRAMS, ModelFacts, Workload
 from tuner.space.catalogue import describe
 from tuner.space.expressions import Expression
@@ -22,7 +23,11 @@ from tuner.space.restrictions import Restrictions
 from tuner.space.space import Space
 
 _WAITS_MS: tuple[str | int | float | bool | ValueEntry, ...] = (1, 2, 5, 10, 20)
-_ONE_PROCESS = "all requests go to one process: other instances would idle"
+_ONE_PROCESS = {
+    INFERENCE: "all requests go to one process: other instances would idle",
+    TRAINING: "another instance would train a model of its own",
+}
+"""Why there is one instance, by mode."""
 _IMAGE_RANK = 4
 """Dimensions of a convolution's weights over images: channels out and in, height, width."""
 
@@ -39,11 +44,17 @@ def workload_facts(workload: Workload, model: ModelFacts) -> dict[str, Any]:
         "workload.width": model.graph_width,
         "workload.has_images": not model.parameter_ranks or _IMAGE_RANK in model.parameter_ranks,
         "workload.form": workload.card.form,
+        "workload.mode": workload.mode,
     }
 
 
 def knob_ids(
-    profile: Profile, frameworks: Iterable[str], form: str = "code", *, is_served: bool = False
+    profile: Profile,
+    frameworks: Iterable[str],
+    form: str = "code",
+    mode: str = INFERENCE,
+    *,
+    is_served: bool = False,
 ) -> list[str]:
     """Return the knobs that a profile has for any of the frameworks.
 
@@ -56,6 +67,8 @@ def knob_ids(
         for entry in profile.knob
         if wanted & set(entry.frameworks or wanted)
         and wanted & set(describe(entry.id).frameworks or wanted)
+        # of training those of inference stay, never live: conditions of other knobs ask for them
+        and (mode != INFERENCE or INFERENCE in describe(entry.id).modes)
     ]
     if form not in OF_PROGRAMS:
         return [*found, BATCH, MAX_WAIT] if is_served else [*found, BATCH]
@@ -81,8 +94,8 @@ def resolve_space(
     facts = {**host.facts(), **workload_facts(workload, model)}
     restrictions = _without_aliases(restrictions, profile, workload.framework)
     is_served = workload.means().is_served
-    present = knob_ids(profile, [workload.framework], workload.card.form)
-    entries = [entry for entry in profile.knob if entry.id in present]
+    present = knob_ids(profile, [workload.framework], workload.card.form, workload.mode)
+    entries = [_in_mode(entry, workload.mode) for entry in profile.knob if entry.id in present]
     entries += [
         KnobEntry(id=knob, values=[])  # a variable of the user's that no profile has
         for knob in dict.fromkeys((*restrictions.values, *restrictions.fixed))
@@ -98,8 +111,15 @@ def resolve_space(
     for entry in entries:
         # conditions over knobs are kept for later; those over the host alone are settled now
         knobs.append(_resolve_knob(entry, facts, defaults.get(entry.id, UNSET), restrictions))
-    idle = {INSTANCES: _ONE_PROCESS} if workload.means().one_process else {}
+    idle = {INSTANCES: _ONE_PROCESS[workload.mode]} if workload.means().one_process else {}
     return Space(knobs, facts, {**model.unread, **idle}, Placements(host))
+
+
+def _in_mode(entry: KnobEntry, mode: str) -> KnobEntry:
+    if mode in describe(entry.id).modes:
+        return entry
+    why = f"not a setting of {mode}"
+    return msgspec.structs.replace(entry, values=[], when="false", why=why, search=False)
 
 
 def _resolve_knob(

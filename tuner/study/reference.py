@@ -57,6 +57,7 @@ def provide_reference(
             sample_seed_of(store),
             {} if study.evaluation.stand_in is None else study.evaluation.stand_in.as_dict(),
             testbed,
+            workload.mode,
         )
         if is_whole:
             study.notes.warn(

@@ -133,6 +133,7 @@ def trial_runs(
                 Deadline(left_s(), listen, is_strict=True),
                 gpu_of(workload.device, host),
                 testbed=testbed,
+                mode=workload.mode,
             )
 
         try:

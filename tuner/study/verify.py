@@ -227,6 +227,7 @@ class _Trial:
             secrets.randbits(56),  # what the study's sample left out may be wrong
             self._facts.answers_with,
             self._testbed,
+            workload.mode,
         )
         round_s = 0.0
         if not self._fits:  # a launch by itself first: what it takes says whether two may be beside

@@ -15,11 +15,12 @@ from tuner.errors import UsageError
 from tuner.host.gpu_watch import watch_on
 from tuner.host.interference import Watch
 from tuner.record.configuration import Value
-from tuner.record.workload import CPU, INFERENCE, ModelRef
+from tuner.record.load import INFERENCE
+from tuner.record.workload import CPU, ModelRef
 from tuner.worker import inputs, reference
 from tuner.worker.frameworks import Array, Framework, framework
-from tuner.worker.gallery import Model, Recorded
-from tuner.worker.gallery.sources import source_of
+from tuner.worker.gallery import Input, Model, Recorded
+from tuner.worker.gallery.sources import Source, source_of
 from tuner.worker.gallery.statement import Accuracy, as_called, batch_axis
 from tuner.worker.independence import Independence
 from tuner.worker.kept import Kept, joined, keep
@@ -35,6 +36,7 @@ class LoadedModel:
     _spec: Model
     _accuracy: Accuracy | None
     _own: OwnSettings
+    _source: Source
 
     def __init__(self, tell: Tell) -> None:
         self._tell = tell
@@ -78,6 +80,7 @@ class LoadedModel:
             else:
                 made = source.build(name)
         self.framework.build.adopt(made)
+        self._source = source
         stated = source.state()
         self._spec, self._accuracy = as_called(stated, ref.batch, ref.batch_dim), source.accuracy
         return time.perf_counter() - start
@@ -91,7 +94,7 @@ class LoadedModel:
     def _inputs(self, first: int, count: int, shape: int = 0) -> list[Array]:
         """Return one batch of inputs, in the framework's layout."""
         return inputs.generate(
-            self._spec.inputs,
+            self._given(),
             first,
             count,
             self._seed,
@@ -99,6 +102,10 @@ class LoadedModel:
             channels_first=self.framework.build.channels_first,
             batch_dim=self._spec.batch_dim,
         )
+
+    def _given(self) -> tuple[Input, ...]:
+        """Return what a call is given."""
+        return self._spec.inputs
 
     def _call(self, arrays: list[Array]) -> list[Array]:
         return self.framework.work.outputs(self.framework.work.program(arrays)())

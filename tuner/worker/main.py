@@ -19,6 +19,7 @@ import msgspec
 
 from tuner.errors import Silent, TuneError, UsageError
 from tuner.host.numa import NumaError
+from tuner.record.load import TRAINING
 from tuner.record.outcome import Outcome
 from tuner.record.protocol import (
     STACK_SIGNAL,
@@ -122,6 +123,10 @@ def _session_for(command: Command, tell: Callable[[str], None], orders: Orders) 
     match command:
         case Begin(model=ref) | MakeReference(model=ref) if ref.command:
             return _session_of_command(ref, tell, orders)
+        case Begin(mode=mode) | MakeReference(mode=mode) | Describe(mode=mode) if mode == TRAINING:
+            from tuner.worker.training import TrainingSession
+
+            return TrainingSession(tell, orders)
     return Session(tell, orders)
 
 

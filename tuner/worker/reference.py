@@ -11,6 +11,8 @@ Written once per study, by a process that measures nothing, as an .npz file:
   drift, changed  how far the default's own outputs are from these, if these are more exact
   output_dims     which dimension of each of the model's outputs is the batch; the first of all, if
                   it is missing
+  draws           there if a step of training draws random numbers
+In training the outputs are losses and gradients (training.py).
 """
 
 from __future__ import annotations
@@ -52,6 +54,8 @@ class Facts(msgspec.Struct, frozen=True):
     sample_seed: int = 0
     output_dims: tuple[int, ...] = ()
     """Which dimension of each of the model's outputs is the batch; the first of all, if empty."""
+    draws: bool = False
+    """Whether a step of training draws random numbers, which are switched off to compare it."""
 
 
 def exact(
@@ -108,6 +112,8 @@ def write(
     arrays["changed"] = np.asarray(facts.own.changed, dtype=np.float64)
     if any(facts.output_dims):
         arrays["output_dims"] = np.asarray(facts.output_dims, dtype=np.int64)
+    if facts.draws:
+        arrays["draws"] = np.asarray(True)
     temporary = path.with_suffix(".tmp")
     with open(temporary, "wb") as file:
         np.savez(file, **arrays)  # type: ignore[arg-type]  # the stub takes its keywords for flags
@@ -137,4 +143,5 @@ def read_facts(path: Path) -> Facts:
             OwnError(float(file["drift"]), float(file["changed"])),
             int(file["sample_seed"]),
             tuple(file["output_dims"].tolist()) if "output_dims" in file else (),
+            "draws" in file,
         )

@@ -26,7 +26,7 @@ from tuner.record.launch import (
     ReadBack,
 )
 from tuner.record.load import Batching
-from tuner.record.output_check import bounds_of
+from tuner.record.output_check import Bounds, OutputCheck, bounds_of
 from tuner.record.protocol import (
     ASKED,
     Answered,
@@ -53,7 +53,9 @@ from tuner.worker.evidence.process import of_process, private_bytes, shared_byte
 from tuner.worker.gallery.recorded import TEXTS
 from tuner.worker.gallery.unstated import without_batch
 from tuner.worker.instance_barrier import InstanceBarrier, Orders
+from tuner.worker.kept import Kept
 from tuner.worker.loaded import LoadedModel, Tell
+from tuner.worker.reference import OwnError
 from tuner.worker.scenarios import SCENARIOS, Scenario
 from tuner.worker.scenarios.timing import Call, Calls, fastest, in_turn
 
@@ -87,6 +89,8 @@ class Session(LoadedModel):
         self._first_call_s = 0.0
         self._batching: Batching | None = None
         self._reference_path = Path()
+        self._draws: bool | None = None
+        """Whether a step of training draws random numbers; None until it is known."""
 
     def begin(self, order: Begin) -> Built:
         """Import, build, restore the reference's tensors, apply the model-level settings."""
@@ -107,33 +111,50 @@ class Session(LoadedModel):
         """Condition the default, then write its tensors and outputs; the process serves no more."""
         self._made, self._build_s = (
             order,
-            self._load(order.model, order.framework, order.seed, device=order.device),
+            self._load(order.model, order.framework, order.seed, order.mode, order.device),
         )
         self._tell("conditioning")
+        n_taken = len(self._spec.inputs)  # in training, targets follow
         arrays = self._inputs(reference.FIRST_CONDITIONING_INPUT, reference.N_CONDITIONING_INPUTS)
         batch, first = self._spec.reference_batch, reference.FIRST_CONDITIONING_INPUT
         tensors = self.framework.build.condition(
-            arrays,
+            arrays[:n_taken],
             self._spec.damped_norms,
             lambda: (
-                self._inputs(first + i, batch)
+                self._inputs(first + i, batch)[:n_taken]
                 for i in range(0, reference.N_CONDITIONING_INPUTS, batch)
             ),
         )
         self.framework.build.place({})
         n, seed = order.n_inputs, order.sample_seed
         outputs, accuracy = self._outputs(batch, n, seed)
-        outputs, own = reference.exact(
+        outputs, own = self._exact(outputs, n, seed)
+        if fault := self._blind_spot(outputs, bounds_of(False, None, own.drift)):
+            raise UsageError(fault)
+        made = reference.Facts(accuracy, own, seed, self._output_dims or (), bool(self._draws))
+        reference.write(Path(order.path), tensors, outputs, made)
+
+    def _exact(self, outputs: list[Kept], n: int, seed: int) -> tuple[list[Kept], OwnError]:
+        """Return the outputs to compare with, and how far the default's are from them."""
+        batch = self._spec.reference_batch
+        return reference.exact(
             self.framework.build,
             outputs,
             lambda batch: self._outputs(batch, n, seed)[0],
             (batch, n, 1) if len({batch, *self._spec.batches}) > 1 else (batch,),
             self._spec.n_shapes(),
         )
-        if fault := check.blind_spot(outputs, bounds_of(False, None, own.drift).default_rounding):
-            raise UsageError(fault)
-        made = reference.Facts(accuracy, own, seed, self._output_dims or ())
-        reference.write(Path(order.path), tensors, outputs, made)
+
+    def _blind_spot(self, outputs: list[Kept], bounds: Bounds) -> str:
+        """Return why a comparison with these outputs could not fail; empty if it can."""
+        return check.blind_spot(outputs, bounds.default_rounding)
+
+    def _compared(self, outputs: list[Kept], expected: list[Kept], bounds: Bounds) -> OutputCheck:
+        spec = self._spec
+        return check.compare(outputs, expected, bounds, spec.n_classes is not None, spec.n_shapes())
+
+    def _fault(self, result: OutputCheck, bounds: Bounds) -> str | None:
+        return check.fault(result, bounds, self._spec.accuracy_loss)
 
     def keep_weights(self) -> None:
         """Keep the weights for later launches if that gives the same model, faster.
@@ -275,22 +296,21 @@ class Session(LoadedModel):
         """Compare the outputs with the default's; raises WrongOutput."""
         self._tell("checking outputs")
         start = time.perf_counter()
-        known, spec = reference.read_facts(self._reference_path), self._spec
+        known = reference.read_facts(self._reference_path)
         expected = reference.read_outputs(self._reference_path)
-        n_outputs = len(expected) // spec.n_shapes()
+        n_outputs = len(expected) // self._spec.n_shapes()
+        self._draws = known.draws
         self._output_dims = known.output_dims or (0,) * n_outputs
         outputs, accuracy = self._outputs(self._batch, order.n_inputs, known.sample_seed)
         own = known.own
         bounds = bounds_of(order.changes_numerics, order.tolerance, own.drift, own.changed)
-        result = check.compare(
-            outputs, expected, bounds, spec.n_classes is not None, spec.n_shapes()
-        )
+        result = self._compared(outputs, expected, bounds)
         result = msgspec.structs.replace(result, default_drift=own.drift)
         if order.changes_numerics:
             result = msgspec.structs.replace(
                 result, accuracy=accuracy, default_accuracy=known.accuracy
             )
-        fault = check.fault(result, bounds, spec.accuracy_loss)
+        fault = self._fault(result, bounds)
         if fault and not self._settings:
             fault += (
                 "; nothing is set: the model is built differently in every process, though "
@@ -304,7 +324,7 @@ class Session(LoadedModel):
 
     def describe(self, order: Describe) -> ModelFacts:
         """Build the default and tell what only the built model knows."""
-        build_s = self._load(order.model, order.framework, order.seed, device=order.device)
+        build_s = self._load(order.model, order.framework, order.seed, order.mode, order.device)
         fw = self.framework
         fw.build.place({})
         batch = self._spec.reference_batch
@@ -316,9 +336,9 @@ class Session(LoadedModel):
             call = fw.work.program(arrays)  # bound last: evidence is taken from it
             call_s = fastest(call, fw.work.clock)
             own_settings = self._own.tried(lambda: fastest(call, fw.work.clock))
-        width, width_fault = facts.width(fw, arrays)
+        width, width_fault = facts.width(fw, arrays[: len(self._spec.inputs)])
         parameters = fw.evidence.parameters()
-        macs, macs_by = facts.macs(fw, self._spec.macs, call, batch)
+        macs, macs_by = facts.macs(fw, self._stated_macs(), call, batch)
         return ModelFacts(
             n_parameters=sum(math.prod(p.shape) for p in parameters),
             input_shapes=tuple(without_batch(a.shape, self._spec.batch_dim) for a in arrays),
@@ -341,7 +361,16 @@ class Session(LoadedModel):
             macs=macs,
             macs_by=macs_by,
             own_settings=own_settings,
+            learns=self._in_words(),
         )
+
+    def _stated_macs(self) -> int:
+        """Return the multiply-accumulates that the model's file states; 0 for none."""
+        return self._spec.macs
+
+    def _in_words(self) -> str:
+        """Say what the model learns; empty if it answers."""
+        return ""
 
     def out_of_memory_errors(self) -> tuple[type[BaseException], ...]:
         """Name the errors of exhausted memory, before and after the framework is loaded."""

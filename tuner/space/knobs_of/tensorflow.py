@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tuner.record.load import INFERENCE
 from tuner.space.knob import (
     AT_LEAST_0,
     BOOLEAN,
@@ -64,11 +65,12 @@ KNOBS = (
         "variables folded into constants",
         "f = convert_variables_to_constants_v2(f) on the concrete function f",
         domain=BOOLEAN,
+        modes=(INFERENCE,),
     ),
     model(
         "tensorflow.jit_compile",
         "XLA for the whole function",
-        "tf.function(..., jit_compile=True)",
+        "tf.function(..., jit_compile=True); to train, model.compile(..., jit_compile=True)",
         domain=BOOLEAN,
         compiles=True,
     ),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tuner.record.load import INFERENCE, TRAINING
 from tuner.space.knob import (
     AT_LEAST_0,
     AT_LEAST_1,
@@ -61,6 +62,7 @@ KNOBS = (
         "{value}: model.load_state_dict(torch.load('weights.pt', mmap=True), assign=True), of a "
         "file that all instances read",
         domain=one_of("private", "mapped"),
+        modes=(INFERENCE,),
     ),
     model(
         "torch.memory_format",
@@ -71,8 +73,8 @@ KNOBS = (
     model(
         "torch.compile.mode",
         "torch.compile, by TorchInductor",
-        "model = torch.compile(model), called under torch.inference_mode(); the mode freezing "
-        "needs torch._inductor.config.freezing = True before the first call",
+        "model = torch.compile(model); to answer, it is called under torch.inference_mode(), and "
+        "the mode freezing needs torch._inductor.config.freezing = True before the first call",
         domain=one_of("off", "default", "freezing"),
         compiles=True,
     ),
@@ -95,6 +97,7 @@ KNOBS = (
         "model = torch.jit.freeze(torch.jit.trace(model, inputs)); mode optimize needs "
         "torch.jit.optimize_for_inference(model) around it (here: {value})",
         domain=one_of("off", "freeze", "optimize"),
+        modes=(INFERENCE,),
     ),
     model(
         "torch.export.mode",
@@ -103,6 +106,7 @@ KNOBS = (
         "loaded with torch._inductor.aoti_load_package",
         domain=one_of("off", "aot_inductor"),
         compiles=True,
+        modes=(INFERENCE,),
     ),
     model(
         "torch.compile.cuda_graphs",
@@ -157,6 +161,22 @@ KNOBS = (
         "{value})",
         changes_numerics=True,
         domain=one_of("fp32", "bf16", "fp16"),
+    ),
+    model(
+        "torch.optimizer",
+        "how the optimizer updates the parameters",
+        "torch.optim.AdamW(model.parameters(), foreach=True or fused=True), and other optimizers "
+        "likewise (here: {value})",
+        domain=one_of("for_loop", "foreach", "fused"),
+        modes=(TRAINING,),
+    ),
+    model(
+        "torch.accumulation",
+        "parts of a batch whose gradients are added before an update",
+        "for part in batch.chunk({value}): (loss(part) / {value}).backward(); then "
+        "optimizer.step()",
+        domain=AT_LEAST_1,
+        modes=(TRAINING,),
     ),
     model(
         "torch.fp32_precision",

@@ -15,7 +15,8 @@ from tuner.errors import UnknownName, UsageError
 from tuner.frameworks import FRAMEWORKS
 from tuner.record.configuration import Value
 from tuner.record.launch import DeviceMemory, Operator, ReadBack
-from tuner.record.workload import CPU, INFERENCE, Parameter
+from tuner.record.load import INFERENCE
+from tuner.record.workload import CPU, Parameter
 from tuner.worker.frameworks.prepared import Arguments, Caller
 from tuner.worker.graph import Node
 

@@ -16,14 +16,22 @@ from tuner.record.configuration import Value
 from tuner.record.workload import ModelRef
 from tuner.worker.gallery import pickles
 from tuner.worker.gallery.recorded import recorded_inputs
-from tuner.worker.gallery.statement import Accuracy, Image, Input, Mask, Model, Tokens
+from tuner.worker.gallery.statement import (
+    Accuracy,
+    Image,
+    Input,
+    Mask,
+    Model,
+    StatesNoLearning,
+    Tokens,
+)
 from tuner.worker.gallery.unstated import BATCHES
 
 _LENGTH = 128
 """Tokens of a generated text; the published BERT measurements for CPUs use it."""
 
 
-class HuggingFace:
+class HuggingFace(StatesNoLearning):
     """A config.json, or the folder that it lies in."""
 
     form: str = "code"

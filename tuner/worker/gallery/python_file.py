@@ -10,6 +10,12 @@ A model file, built-in or a user's, has a MODEL and one function per framework:
     def torch():            # returns a torch.nn.Module
     def tensorflow():       # returns a keras.Model; the same model, if both are there
 
+Training (--mode training) uses two more functions, if the file has them; torch_loss and the like
+are for one framework alone:
+
+    def loss(model, batch):        # returns a scalar tensor; batch: the inputs, then the targets
+    def optimizer(parameters):     # returns the optimizer; in TensorFlow it takes no argument
+
 Where the statement depends on parameters, a function model() that returns it stands for MODEL.
 Frameworks are imported inside the functions only. Keyword parameters can be given as
 --model NAME@key=value,... Where a file has VARIANTS, their names, all of its functions take the
@@ -36,7 +42,7 @@ from tuner.frameworks import FRAMEWORKS
 from tuner.record.configuration import Value
 from tuner.record.workload import VARIANT, ModelRef
 from tuner.worker.gallery.recorded import TEXTS, recorded_inputs
-from tuner.worker.gallery.statement import Accuracy, Input, Model, Recorded
+from tuner.worker.gallery.statement import Accuracy, Input, Learning, Model, Recorded
 from tuner.worker.gallery.unstated import input_of, inputs_like, unstated, without_batch
 
 _STATEMENT = "model"
@@ -189,6 +195,37 @@ class PythonFile:
 
     def _batch_dim(self, stated: Model) -> int | None:
         return stated.batch_dim if self._ref.batch_dim is None else self._ref.batch_dim
+
+    def learning(self, framework: str) -> Learning:
+        """Return the file's loss and optimizer, by FRAMEWORK_loss or loss; optimizers likewise.
+
+        Raises UsageError if a model file's takes other arguments. Beside a named function other
+        things may have these names.
+        """
+        takes_none = framework != "torch"
+        loss = self._stated_function(framework, "loss", ["model", "batch"])
+        optimizer = self._stated_function(
+            framework, "optimizer", [] if takes_none else ["parameters"]
+        )
+        return Learning(loss, optimizer)
+
+    def _stated_function(
+        self, framework: str, name: str, parameters: list[str]
+    ) -> Callable[..., Any] | None:
+        own = f"{framework}_{name}"
+        found = getattr(self._module, own, None) or getattr(self._module, name, None)
+        if not inspect.isfunction(found):
+            return None
+        taken = list(inspect.signature(found).parameters)
+        is_optimizer = name == "optimizer"  # whose one parameter may have any name
+        if taken == parameters or (is_optimizer and len(taken) == len(parameters)):
+            return found
+        if self._ref.function:
+            return None
+        raise UsageError(
+            f"{found.__name__}({', '.join(taken)}) of {self._ref.path} takes other arguments than "
+            f"training gives it: {found.__name__}({', '.join(parameters)})"
+        )
 
     def state(self) -> Model:
         """Return the statement; recorded inputs stand in the place of generated ones."""

@@ -9,6 +9,7 @@ state()             what is known of the model; after build() at the latest
 form                code (built by Python), script, export or saved: what the knobs ask about
 takes_parameters    whether NAME@key=value means anything
 accuracy            the user's function of (outputs, inputs), or None
+learning(framework) the user's loss and optimizer for training, None each where it states none
 variants            names of the variants that a model file has; empty for everything else
 parameters          what NAME@key=value may set, with the defaults; empty for everything else
 
@@ -31,7 +32,15 @@ from tuner.record.configuration import Value
 from tuner.record.workload import VARIANT, ModelCard, ModelRef
 from tuner.worker.gallery.hugging_face import HuggingFace
 from tuner.worker.gallery.python_file import PythonFile
-from tuner.worker.gallery.statement import Accuracy, Input, Model, Recorded, as_called, fault_of
+from tuner.worker.gallery.statement import (
+    Accuracy,
+    Input,
+    Learning,
+    Model,
+    Recorded,
+    as_called,
+    fault_of,
+)
 from tuner.worker.gallery.tensorflow_files import KerasFile, SavedModel, old_keras_fault
 from tuner.worker.gallery.torch_files import ExportFile, ScriptFile, kind_of_archive
 
@@ -52,6 +61,8 @@ class Source(Protocol):
     def build(self, framework: str) -> Any: ...
 
     def state(self) -> Model: ...
+
+    def learning(self, framework: str) -> Learning: ...
 
 
 _BY_SUFFIX: dict[str, Callable[[ModelRef], Source]] = {".py": PythonFile, ".keras": KerasFile}

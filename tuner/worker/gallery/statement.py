@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numbers
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -138,6 +138,9 @@ class Model(msgspec.Struct, frozen=True):
     """Parameters of the small variant that tests build; empty if the model is small."""
     differs: str = ""
     """How the frameworks' models differ; empty if they are the same, or there is one only."""
+    targets: tuple[Input, ...] = ()
+    """What the outputs are compared with in training, one for each output, or whatever the file's
+    loss(model, batch) takes after the inputs; empty for random ones."""
     batch_dim: int | None = None
     """Which dimension of the inputs is the batch, 1 for (time, batch, features); None is the first.
     An input with fewer dimensions has it last. To state 0 says that the first is the batch even
@@ -155,6 +158,23 @@ def batch_axis(batch_dim: int | None, n_dims: int) -> int:
 
 Accuracy = Callable[[Sequence[Any], Sequence[Any]], float]
 """A user's function of (outputs, inputs), NumPy arrays with the samples first; more is better."""
+
+
+class Learning(NamedTuple):
+    """How a model learns, as its file states it; None for what it does not state."""
+
+    loss: Callable[[Any, Sequence[Any]], Any] | None = None
+    """A function of (model, batch), which returns a scalar tensor."""
+    optimizer: Callable[..., Any] | None = None
+    """In PyTorch a function of the parameters, in TensorFlow of nothing."""
+
+
+class StatesNoLearning:
+    """What a source says of training whose format states nothing of it."""
+
+    def learning(self, framework: str) -> Learning:
+        """Return nothing."""
+        return Learning()
 
 
 def as_called(model: Model, batch: int | None, batch_dim: int | None) -> Model:
@@ -189,7 +209,7 @@ def fault_of(model: Model) -> str:
         return f"batch {smallest} is invalid; batches are positive"
     if not model.inputs:
         return "inputs must not be empty"
-    for given in model.inputs:
+    for given in (*model.inputs, *model.targets):
         if fault := _fault_of_sizes(given):
             return fault
     counts = {len(i.lengths) for i in model.inputs if isinstance(i, Tokens)} - {1}

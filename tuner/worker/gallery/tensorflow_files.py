@@ -19,13 +19,19 @@ from tuner.record.workload import ModelRef
 from tuner.worker.gallery import pickles
 from tuner.worker.gallery.python_file import layer_names, stated_by_keras
 from tuner.worker.gallery.recorded import recorded_inputs
-from tuner.worker.gallery.statement import Accuracy, Input, Model, batch_axis
+from tuner.worker.gallery.statement import (
+    Accuracy,
+    Input,
+    Model,
+    StatesNoLearning,
+    batch_axis,
+)
 from tuner.worker.gallery.unstated import input_of, unstated, without_batch
 
 _SIGNATURE = "serving_default"
 
 
-class KerasFile:
+class KerasFile(StatesNoLearning):
     """A .keras file."""
 
     form: str = "saved"
@@ -113,7 +119,7 @@ def old_keras_fault(path: Path) -> str:
     )
 
 
-class SavedModel:
+class SavedModel(StatesNoLearning):
     """The folder of a SavedModel, by its signature serving_default."""
 
     form: str = "saved"

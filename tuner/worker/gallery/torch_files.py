@@ -19,7 +19,13 @@ from tuner.record.configuration import Value
 from tuner.record.workload import ModelRef
 from tuner.worker.gallery import pickles
 from tuner.worker.gallery.recorded import recorded_inputs
-from tuner.worker.gallery.statement import Accuracy, Input, Model, batch_axis
+from tuner.worker.gallery.statement import (
+    Accuracy,
+    Input,
+    Model,
+    StatesNoLearning,
+    batch_axis,
+)
 from tuner.worker.gallery.unstated import input_of, inputs_like, unstated, without_batch
 
 _COMPILED = "/data/aotinductor/"
@@ -63,7 +69,7 @@ def _names(path: Path) -> list[str]:
         return []
 
 
-class ScriptFile:
+class ScriptFile(StatesNoLearning):
     """A file of torch.jit.save."""
 
     form: str = "script"
@@ -108,7 +114,7 @@ class ScriptFile:
         return unstated(self._ref.name, layers, inputs)
 
 
-class ExportFile:
+class ExportFile(StatesNoLearning):
     """A file of torch.export.save."""
 
     form: str = "export"

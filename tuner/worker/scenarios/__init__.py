@@ -40,4 +40,5 @@ SCENARIOS: dict[str, MakeScenario] = {
     "multi-stream": single_stream.serve,  # at another batch: the samples of a request are one
     "concurrent": concurrent.serve,
     "server": server.serve,
+    "training": offline.serve,  # its calls are steps
 }

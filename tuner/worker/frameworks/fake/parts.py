@@ -25,12 +25,14 @@ import numpy as np
 from tuner.host.limits import read_memory
 from tuner.record.configuration import Value
 from tuner.record.launch import DeviceMemory, Operator, ReadBack
-from tuner.record.workload import CPU, INFERENCE, Parameter
+from tuner.record.load import INFERENCE, TRAINING
+from tuner.record.workload import CPU, Parameter
 from tuner.supervisor import descendants, parents
 from tuner.worker.evidence.allocator import allocator
 from tuner.worker.frameworks import Array, InBatches, NoWeightCache, Setter, Tensors
 from tuner.worker.frameworks.fake.surface import CHOICES, INSTANCES, Surface, draw, n_instances
 from tuner.worker.frameworks.prepared import Arguments, CalledInstead, Caller
+from tuner.worker.frameworks.training import Learned, Task
 from tuner.worker.graph import Node
 
 _SAFE_BYTES = 8 << 30
@@ -90,12 +92,13 @@ class FakeBuild(NoWeightCache):
         }  # fmt: skip
 
     def seed(self, number: int) -> None:
-        """Keep the seed of the weights."""
-        self.weights_seed = number
+        """Keep the seed of the weights of what is adopted next."""
+        self._seed = number
 
     def adopt(self, model: Any) -> None:
         """Take the surface; faults of the building kind happen here."""
         self.surface: Surface = model
+        self.weights_seed = self._seed
         seed, _, moment = os.environ.get(MOMENT, "").partition(" ")
         self.now_s = float(moment) if moment else None
         # a launch's own speed: drawn anew for every process, like address layout
@@ -260,6 +263,35 @@ class FakeInference:
         self.now = max(self.now, moment)
 
 
+class FakeTraining(FakeInference):
+    """Steps that take virtual time, and teach what the outputs are."""
+
+    task = Task()
+    optimizer_name = "the fake's optimizer"
+
+    def learn(self, step: Callable[[], Any], n_steps: int) -> Learned:
+        """Return a loss that falls, and the sum of the outputs as the gradient of the weights."""
+        y = step().astype(np.float64)
+        first = float(np.mean(y**2))
+        return Learned(
+            np.array([first * 0.9**n for n in range(n_steps)]), [y.sum(axis=0, dtype=np.float32)]
+        )
+
+    def quiet(self) -> None:
+        """Nothing is drawn."""
+
+    def nudge(self, by: float, seed: int) -> None:
+        """The fake's weights are moved by nothing: its sums have one order."""
+
+    def names(self) -> list[str]:
+        """Return the one tensor of weights."""
+        return ["weights"]
+
+    def unchanged(self, arrays: Sequence[Array]) -> bool:
+        """No step changes anything."""
+        return True
+
+
 class FakeEvidence:
     """The facts that the fake reports."""
 
@@ -326,6 +358,6 @@ class Fake:
 
     def __init__(self, mode: str = INFERENCE, device: str = CPU) -> None:
         self.build = FakeBuild(device)
-        self.work = {INFERENCE: FakeInference}[mode](self.build)
+        self.work = {INFERENCE: FakeInference, TRAINING: FakeTraining}[mode](self.build)
         self.evidence = FakeEvidence(self.build)
         self.profile = FakeProfile(self.build, self.work)

@@ -1,17 +1,20 @@
 """TensorFlow on the CPU.
 
-build      from nothing to a model and its thread pools inference  its calls: concrete functions
-evidence   the model's properties, and the settings in force profile    where the time of calls goes
-knobs      how each setting is applied and read back executed   the graphs that were executed
+build: from nothing to a model and its thread pools. inference: its calls, concrete functions.
+training: its steps. evidence: the model's properties, and the settings in force. profile: where the
+time of calls goes. knobs: how each setting is applied and read back. executed: the graphs that were
+executed.
 """
 
-from tuner.record.workload import CPU, INFERENCE
+from tuner.record.load import INFERENCE, TRAINING
+from tuner.record.workload import CPU
 from tuner.worker.frameworks.tensorflow.build import TensorFlowBuild
 from tuner.worker.frameworks.tensorflow.evidence import TensorFlowEvidence
 from tuner.worker.frameworks.tensorflow.inference import TensorFlowInference
 from tuner.worker.frameworks.tensorflow.profile import TensorFlowProfile
+from tuner.worker.frameworks.tensorflow.training import TensorFlowTraining
 
-WORK = {INFERENCE: TensorFlowInference}
+WORK = {INFERENCE: TensorFlowInference, TRAINING: TensorFlowTraining}
 """The timed work, by mode."""
 
 

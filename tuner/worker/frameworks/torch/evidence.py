@@ -39,6 +39,8 @@ class TorchEvidence:
             {item.knob: item for item in build.form.read_back()},
             autocast=autocast,
             traces=traces,
+            updates=self._work.updates(),
+            n_passes=self._work.n_passes,
         )
         found = [
             item

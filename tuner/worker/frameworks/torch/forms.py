@@ -100,6 +100,7 @@ class _Compiled:
         inductor.max_autotune = bool(settings.get(AUTOTUNE))
         inductor.cpp_wrapper = bool(settings.get(CPP_WRAPPER))
         inductor.triton.cudagraphs = bool(settings.get(GRAPHS))
+        self._model = model
         # each batch size gets its static graph, as in a deployment that has only one
         self._compiled = torch.compile(model, dynamic=False)
 
@@ -120,9 +121,13 @@ class _Compiled:
         is_compiled = bool(modules and frames["ok"] and frames["ok"] == frames["total"])
         n_frozen = sum(name.startswith("_frozen_param") for m in modules for name in vars(m))
         n_wrapped = sum("CppWrapperCodeCache" in _source(module) for module in modules)
+        n_backward = sum(_TANGENTS in _source(module) for module in modules)
+        if self._model.training:  # a graph of the forward pass alone leaves gradients to autograd
+            is_compiled = is_compiled and n_backward > 0
         how = (
             f"{frames['ok']} of {frames['total']} frames compiled, {breaks} graph breaks, "
             f"{len(modules)} generated modules, {n_frozen} frozen parameters"
+            + (f", {n_backward} of backward passes" if self._model.training else "")
         )
         mode = ("freezing" if n_frozen else "default") if is_compiled else "off"
         asked = self._settings
@@ -146,6 +151,8 @@ class _Compiled:
         ]
 
 
+_TANGENTS = "tangents_"
+"""How TorchInductor names what a backward pass is given."""
 _TEMPLATE = "triton_tem_"
 """How the names of TorchInductor's product kernels on a card begin. Its counters count trials
 there, and none where an earlier compilation tried the same products."""

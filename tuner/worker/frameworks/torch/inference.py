@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -59,6 +60,9 @@ def fault_of(tensor: Any) -> str:
 
 class TorchInference(OnTheClock):
     """The timed work of a model that serves."""
+
+    n_passes = 0
+    """Backward passes of the last step of training."""
 
     def __init__(self, build: TorchBuild) -> None:
         self._build = build
@@ -160,6 +164,10 @@ class TorchInference(OnTheClock):
         call = self._build.device.ended(self._build.torch, lambda: function(*tensors))
         self.last_call = call
         return call
+
+    def updates(self) -> Counter[str]:
+        """Count nothing: nothing learns."""
+        return Counter()
 
     def outputs(self, result: Any) -> list[Array]:
         """Flatten tensors, tuples, lists and mappings in order, without None."""

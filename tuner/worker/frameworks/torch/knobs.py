@@ -19,6 +19,7 @@ from tuner.worker.frameworks.torch import forms, weights
 from tuner.worker.frameworks.torch.account import Account
 from tuner.worker.frameworks.torch.kernels import GRAPH_LAUNCH, Kernels
 from tuner.worker.frameworks.torch.onednn import Primitives, multiplications
+from tuner.worker.frameworks.training import ACCUMULATION, OPTIMIZER
 
 MEMORY_FORMAT, DTYPE, AUTOCAST = "torch.memory_format", "torch.dtype", "torch.autocast"
 _MKLDNN, _PRECISION = "torch.mkldnn", "torch.fp32_precision"
@@ -49,11 +50,15 @@ class Seen:
         *,
         autocast: Any,
         traces: bool,
+        updates: Mapping[str, int] = {},
+        n_passes: int = 0,
     ) -> None:
         """Take the observations.
 
         forms: the form's report, by knob. autocast: the type if calls run in it, or None. traces:
-        whether the report was to contain everything that can be seen.
+        whether the report was to contain everything that can be seen. updates: the operators of an
+        optimizer's update, by the way in which it is made; none if nothing learns. n_passes: the
+        backward passes of a step.
         """
         self.torch = torch
         self.model = model
@@ -62,6 +67,8 @@ class Seen:
         self.forms = forms
         self.autocast = autocast
         self.traces = traces
+        self.updates = updates
+        self.n_passes = n_passes
 
     @property
     def primitives(self) -> Primitives:
@@ -297,6 +304,22 @@ def _segments(seen: Seen) -> ReadBack | None:
     return ReadBack(_SEGMENTS, asked, asked if is_as_asked else how, evidence, how)
 
 
+def _optimizer(seen: Seen) -> ReadBack | None:
+    """Look at the operators of an update: a fused one has one for all parameters."""
+    if not seen.updates:
+        return None
+    way = next((w for w in ("fused", "foreach") if seen.updates.get(w)), "for_loop")
+    how = ", ".join(f"{n} {w} operators" for w, n in seen.updates.items())
+    return ReadBack(OPTIMIZER, seen.asked.get(OPTIMIZER), way, "effective", f"an update: {how}")
+
+
+def _accumulation(seen: Seen) -> ReadBack | None:
+    if not seen.n_passes:
+        return None
+    how = f"{seen.n_passes} backward passes before an update"
+    return ReadBack(ACCUMULATION, seen.asked.get(ACCUMULATION), seen.n_passes, "effective", how)
+
+
 def _of_form(knob: str) -> KnobAdapter:
     return KnobAdapter(lambda seen: seen.forms[knob])
 
@@ -323,6 +346,8 @@ _ON_THE_CPU: dict[str, KnobAdapter] = {
     _ISA: KnobAdapter(_isa),
     _PAGES: KnobAdapter(_pages),
     _FPMATH: KnobAdapter(_by_products(_FPMATH)),
+    OPTIMIZER: KnobAdapter(_optimizer),
+    ACCUMULATION: KnobAdapter(_accumulation),
 }
 
 _ON_A_CARD: dict[str, KnobAdapter] = {
@@ -336,6 +361,8 @@ _ON_A_CARD: dict[str, KnobAdapter] = {
     forms.AUTOTUNE: _of_form(forms.AUTOTUNE),
     forms.GRAPHS: KnobAdapter(_graphs),
     _SEGMENTS: KnobAdapter(_segments),
+    OPTIMIZER: KnobAdapter(_optimizer),
+    ACCUMULATION: KnobAdapter(_accumulation),
 }
 ADAPTERS: dict[str, dict[str, KnobAdapter]] = {CPU: _ON_THE_CPU, CUDA: _ON_A_CARD}
 """By device."""

@@ -1,0 +1,279 @@
+"""Training steps of a placed PyTorch model: forward, loss, backward, update."""
+
+from __future__ import annotations
+
+import contextlib
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from tuner.errors import UsageError
+from tuner.worker.frameworks import Array
+from tuner.worker.frameworks.outputs import tensors_in
+from tuner.worker.frameworks.torch.build import TorchBuild
+from tuner.worker.frameworks.torch.inference import TorchInference
+from tuner.worker.frameworks.training import (
+    DETACHED,
+    OPTIMIZER,
+    Learned,
+    Task,
+    batch_axis,
+    parts_of,
+    random_targets,
+    signs,
+    stated_loss,
+)
+
+
+class TorchTraining(TorchInference):
+    """The timed work of a model that learns.
+
+    The default is the loop of PyTorch's tutorials: zero_grad(), forward, loss, backward(), step().
+    """
+
+    task = Task()
+
+    @property
+    def optimizer_name(self) -> str:
+        """The class of the optimizer; empty before there is one."""
+        return "" if self._optimizer is None else type(self._optimizer).__name__
+
+    def __init__(self, build: TorchBuild) -> None:
+        super().__init__(build)
+        self._optimizer: Any = None
+        self._rates: list[Any] = []
+        self._first: list[Any] = []
+        """The model's parameters and buffers as they were before the first step."""
+        self._batch: tuple[Any, ...] = ()
+        self.n_passes = 0
+        """Backward passes of the last step."""
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """With gradients; autocast is entered around the forward pass alone."""
+        with self._build.torch.enable_grad():
+            yield
+
+    def _autocast(self) -> Any:
+        torch, dtype = self._build.torch, self._build.autocast
+        if dtype is None:
+            return contextlib.nullcontext()
+        return torch.autocast(self._build.device.name, dtype=dtype)
+
+    def _begin(self) -> None:
+        """Set the model to training, and make its optimizer, once."""
+        if self._optimizer is not None:
+            return
+        torch, model = self._build.torch, self._build.model
+        if isinstance(model, torch.fx.GraphModule | torch.jit.ScriptModule):
+            raise UsageError(
+                "the model was exported or scripted: give the code that builds it, which training "
+                "needs"
+            )
+        model.train()
+        learning = [p for p in model.parameters() if p.requires_grad]
+        if not learning:
+            raise UsageError(
+                "no parameter of the model requires a gradient: there is nothing to train"
+            )
+        make = self.task.optimizer or torch.optim.AdamW
+        self._optimizer = optimizer = make(learning)
+        if not isinstance(optimizer, torch.optim.Optimizer):
+            raise UsageError(
+                f"optimizer() returned a {type(optimizer).__name__}; it must return a "
+                "torch.optim.Optimizer of the parameters that it is given"
+            )
+        self._first = [t.detach().clone() for t in self._tensors()]
+        self._rates = [group["lr"] for group in optimizer.param_groups]
+        way = self._build.settings.get(OPTIMIZER)
+        for group in optimizer.param_groups:
+            group["lr"] = 0.0
+            if way is not None:
+                self._set_way(group, str(way))
+
+    def _set_way(self, group: dict[str, Any], way: str) -> None:
+        name = type(self._optimizer).__name__
+        if way != "for_loop" and way not in group:
+            raise UsageError(f"{name} of this version of PyTorch has no {way} implementation")
+        for each in ("foreach", "fused"):
+            if each in group:
+                group[each] = each == way
+
+    def _tensors(self) -> list[Any]:
+        model = self._build.model
+        return [*model.parameters(), *model.buffers()]
+
+    def program(self, arrays: Sequence[Array]) -> Callable[[], Any]:
+        """Bind a batch on the device; a step returns when its update is done there."""
+        torch = self._build.torch
+        self._begin()
+        batch = tuple(self.given(torch.from_numpy(array)) for array in arrays)
+        self._batch = batch
+        optimizer, n_parts = self._optimizer, parts_of(self._build.settings)
+        parts = self._parts(batch, n_parts)
+        loss_of = self._loss(parts)
+
+        def step() -> Any:
+            optimizer.zero_grad(set_to_none=True)
+            whole = None
+            self.n_passes = 0
+            for index in range(n_parts):
+                with self._autocast():
+                    loss = loss_of(index)
+                if not loss.requires_grad:
+                    raise UsageError(DETACHED)
+                loss = loss if n_parts == 1 else loss / n_parts
+                loss.backward()
+                self.n_passes += 1
+                own = loss.detach()
+                whole = own if whole is None else whole + own
+            optimizer.step()
+            return whole
+
+        call = self._build.device.ended(torch, step)
+        self.last_call = call
+        return call
+
+    def _parts(self, batch: tuple[Any, ...], n: int) -> list[tuple[Any, ...]]:
+        if n == 1:
+            return [batch]
+        axes = [batch_axis(self.task, each.ndim) for each in batch]
+        if any(each.shape[axis] % n for each, axis in zip(batch, axes, strict=True)):
+            shapes = ", ".join(str(tuple(each.shape)) for each in batch)
+            raise UsageError(f"a batch of shapes {shapes} cannot be divided into {n} equal parts")
+        chunks = (each.chunk(n, axis) for each, axis in zip(batch, axes, strict=True))
+        return list(zip(*(map(self.given, chunk) for chunk in chunks), strict=True))
+
+    def _loss(self, parts: Sequence[tuple[Any, ...]]) -> Callable[[int], Any]:
+        """Return the loss of a part, by its number."""
+        n = self.task.n_inputs
+        function = self._build.form.function(parts[0][:n], {})
+        if (stated := self.task.loss) is not None:
+            return lambda index: stated_loss(stated(function, parts[index]), "loss()")
+        torch = self._build.torch
+        targets = [self._targets(part) for part in parts]
+
+        def loss_of(index: int) -> Any:
+            outputs = self._floats(function(*parts[index][:n]))
+            return sum(
+                torch.nn.functional.mse_loss(output.float(), target)
+                if target.is_floating_point()
+                else torch.nn.functional.cross_entropy(
+                    output.float().reshape(-1, output.shape[-1]), target.reshape(-1)
+                )
+                for output, target in zip(outputs, targets[index], strict=False)
+            )
+
+        return loss_of
+
+    def _targets(self, part: tuple[Any, ...]) -> list[Any]:
+        """Return a part's own targets, or random ones for the outputs of a call."""
+        if own := part[self.task.n_inputs :]:
+            return list(own)
+        torch = self._build.torch
+        kept = [t.detach().clone() for t in self._build.model.buffers()]
+        with torch.no_grad(), self._autocast():
+            outputs = self._floats(self._build.model(*part))
+            for buffer, before in zip(self._build.model.buffers(), kept, strict=True):
+                buffer.copy_(before)
+        made = random_targets([tuple(y.shape) for y in outputs], self.task.n_classes)
+        return [self._build.device.placed(torch.from_numpy(each)) for each in made]
+
+    def _floats(self, result: Any) -> list[Any]:
+        found = tensors_in(result, self._build.torch.is_tensor)
+        floats = [y for y in found if y.is_floating_point()]
+        if not floats:
+            raise UsageError(
+                "the model returns no tensor of floats, so that it has no loss: state one in its "
+                "file as loss(model, batch)"
+            )
+        return floats
+
+    def learn(self, step: Callable[[], Any], n_steps: int) -> Learned:
+        """Take steps from the first weights on, with an optimizer that remembers nothing."""
+        torch = self._build.torch
+        self._optimizer.state.clear()
+        with torch.no_grad():
+            for tensor, first in zip(self._tensors(), self._first, strict=True):
+                tensor.copy_(first)
+        self._set_rates(self._rates)
+        losses: list[float] = []
+        gradients: list[Array] = []
+        try:
+            for _ in range(n_steps):
+                losses.append(float(step()))
+                gradients = gradients or [self._gradient(p) for p in self._learning()]
+        finally:
+            self._set_rates([0.0] * len(self._rates))
+        return Learned(np.asarray(losses), gradients)
+
+    def _learning(self) -> list[Any]:
+        return [p for group in self._optimizer.param_groups for p in group["params"]]
+
+    def _gradient(self, parameter: Any) -> Array:
+        if parameter.grad is None:
+            return np.zeros(tuple(parameter.shape), dtype=np.float32)
+        dense = parameter.grad.to_dense() if parameter.grad.is_sparse else parameter.grad
+        found: Array = dense.detach().float().contiguous().cpu().numpy().copy()
+        return found
+
+    def _set_rates(self, rates: Sequence[Any]) -> None:
+        for group, rate in zip(self._optimizer.param_groups, rates, strict=True):
+            group["lr"] = rate
+
+    def quiet(self) -> None:
+        """Leave the norms alone in training: dropout and the like ask their module for its mode."""
+        norms = self._build.torch.nn.modules.batchnorm._NormBase
+        self._begin()
+        for module in self._build.model.modules():
+            module.training = isinstance(module, norms)
+
+    def nudge(self, by: float, seed: int) -> None:
+        """Move the weights that each trajectory begins with."""
+        self._begin()
+        random = np.random.default_rng(seed)
+        for first in self._first:
+            if first.is_floating_point():
+                moved = 1 + by * signs(first.shape, random)
+                first.mul_(self._build.torch.from_numpy(moved).to(first.device))
+
+    def names(self) -> list[str]:
+        """Return the names of the parameters that the optimizer updates, in its order."""
+        known = {id(p): name for name, p in self._build.model.named_parameters()}
+        return [known.get(id(p), "a parameter outside the model") for p in self._learning()]
+
+    def unchanged(self, arrays: Sequence[Array]) -> bool:
+        """Compare the bound tensors with what they were made of."""
+        torch = self._build.torch
+        return all(
+            torch.equal(own, self.given(torch.from_numpy(array)))
+            for own, array in zip(self._batch, arrays, strict=True)
+        )
+
+    def updates(self) -> Counter[str]:
+        """Make an update, and count its operators by the way in which it is made."""
+        from torch.utils._python_dispatch import TorchDispatchMode
+
+        ways: Counter[str] = Counter()
+
+        class Watched(TorchDispatchMode):
+            def __torch_dispatch__(
+                self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+            ) -> Any:
+                name = func.__name__
+                way = (
+                    "fused"
+                    if name.startswith("_fused_")
+                    else "foreach"
+                    if name.startswith("_foreach_")
+                    else "for_loop"
+                )
+                ways[way] += 1
+                return func(*args, **(kwargs or {}))
+
+        with self._build.torch.no_grad(), Watched():
+            self._optimizer.step()
+        return ways

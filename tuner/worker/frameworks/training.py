@@ -1,0 +1,128 @@
+"""What training adds to a framework's work: steps that are timed, and steps that are compared."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from tuner.errors import UsageError
+from tuner.worker.frameworks import Array, Work
+
+OPTIMIZER, ACCUMULATION = "torch.optimizer", "torch.accumulation"
+LEARNING_RATE = 1e-3
+"""Of the optimizer that stands in for one that the model's file does not state: AdamW's default."""
+
+
+DETACHED = (
+    "the loss does not depend on the weights, so that nothing can be learnt: it is a constant, or "
+    "was cut off from them (detach(), item(), no_grad(), stop_gradient)"
+)
+
+
+class Task(NamedTuple):
+    """What a model learns. Parts that its file does not state are None."""
+
+    loss: Callable[[Any, Sequence[Any]], Any] | None = None
+    """A function of (model, batch): a scalar tensor. The batch holds the arrays of a sample's
+    inputs, and of its targets where the file states some. None: the cross-entropy of output 0 with
+    random classes if the model has classes, else the mean squared error with random targets."""
+    optimizer: Callable[..., Any] | None = None
+    """A function of the parameters, in TensorFlow of none; None: AdamW as its constructor makes it.
+    """
+    n_classes: int | None = None
+    n_inputs: int = 1
+    """Arrays of a batch that the model takes; others are its targets."""
+    batch_dim: int = 0
+
+
+class Learned(NamedTuple):
+    """A few steps on one batch, from the first weights on."""
+
+    losses: Array
+    """The loss of each step, before its update."""
+    gradients: list[Array]
+    """Of the first step, by parameter; zeros where there is none."""
+
+
+class Trainer(Work, Protocol):
+    """The timed work of a model that learns."""
+
+    task: Task
+    optimizer_name: str
+    """The class of the optimizer, once there is one."""
+
+    def program(self, arrays: Sequence[Array]) -> Callable[[], Any]:
+        """Bind a batch; return a training step, which returns its loss.
+
+        Its learning rate is 0: the weights stay what they are, so that a step takes as long after
+        an hour as at the beginning. Raises UsageError for a model that cannot learn.
+        """
+
+    def learn(self, step: Callable[[], Any], n_steps: int) -> Learned:
+        """Take a step that `program` bound a few times, at the optimizer's own learning rate.
+
+        Weights and optimizer are as at first when it begins.
+        """
+
+    def quiet(self) -> None:
+        """Switch off what draws random numbers in a step, such as dropout, for good."""
+
+    def names(self) -> list[str]:
+        """Return the names of the parameters whose gradients `learn` returns, in that order."""
+
+    def nudge(self, by: float, seed: int) -> None:
+        """Move every first weight by a small share of itself, up or down at random."""
+
+    def unchanged(self, arrays: Sequence[Array]) -> bool:
+        """Tell whether the batch that was bound last still holds these arrays."""
+
+
+def stated_loss(loss: Any, where: str) -> Any:
+    """Return a loss as a scalar; raises UsageError if it is none. where: who returned it."""
+    shape = getattr(loss, "shape", None)
+    if shape is None:
+        raise UsageError(
+            f"{where} returned a {type(loss).__name__}; a loss is a scalar tensor: return that"
+        )
+    if len(shape) and int(np.prod(tuple(shape))) != 1:
+        raise UsageError(
+            f"{where} returned a tensor of shape {tuple(shape)}; a loss is a scalar: return its "
+            "mean"
+        )
+    return loss
+
+
+def random_targets(
+    shapes: Sequence[tuple[int, ...]], n_classes: int | None
+) -> list[npt.NDArray[Any]]:
+    """Return targets for outputs of these shapes: classes for the first, if the model has them.
+
+    The same for every batch: what a batch teaches differs by its inputs.
+    """
+    random = np.random.default_rng(0)
+    made: list[npt.NDArray[Any]] = []
+    for index, shape in enumerate(shapes):
+        if index == 0 and n_classes and shape and shape[-1] == n_classes:
+            made.append(random.integers(0, n_classes, shape[:-1]))
+        else:
+            made.append(random.standard_normal(shape, dtype=np.float32))
+    return made
+
+
+def signs(shape: Sequence[int], random: np.random.Generator) -> Array:
+    """Return -1 or 1 for every element."""
+    drawn: Array = random.choice(np.array([-1.0, 1.0], dtype=np.float32), tuple(shape))
+    return drawn
+
+
+def batch_axis(task: Task, n_dims: int) -> int:
+    """Return the batch axis of an array with this many dimensions."""
+    return min(task.batch_dim, n_dims - 1)
+
+
+def parts_of(settings: Mapping[str, Any]) -> int:
+    """Return into how many parts a batch is divided."""
+    return int(settings.get(ACCUMULATION, 1))

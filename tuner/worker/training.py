@@ -1,0 +1,247 @@
+"""One launch in which a model learns: its calls are steps, its outputs losses and gradients.
+
+A configuration trains as the default does if, on the same batches and from the same weights, its
+gradients and its losses over a few steps are the default's. How far they are off is measured
+against how much they differ between batches: rounding that adds a share s to a gradient adds s^2 to
+the variance that the choice of a batch has anyway. Where no setting changes the numerics, the bound
+is what moving every weight by a few roundings does to the default itself.
+"""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import cast
+
+import numpy as np
+
+from tuner.errors import UsageError
+from tuner.record.load import INFERENCE
+from tuner.record.output_check import Bounds, OutputCheck, bounds_of
+from tuner.record.workload import CPU, ModelRef
+from tuner.worker import check, reference
+from tuner.worker.frameworks import Array
+from tuner.worker.frameworks.training import Task, Trainer
+from tuner.worker.gallery import Input
+from tuner.worker.kept import Kept, joined, keep
+from tuner.worker.reference import OwnError
+from tuner.worker.session import Session
+
+_N_BATCHES = 4
+_N_STEPS = 3
+"""On each batch: the second loss shows the first update, the third that gradients are not added
+up."""
+_NUDGE = 2.0**-20
+"""Of every weight, 8 units in the last place of fp32: about what sums in another order come to in a
+network of some tens of layers."""
+_NUDGE_OF_TF32 = 2.0**-10
+"""The same for a default that multiplies in TF32, as on a card: one rounding of it."""
+_SMALL = 1e-3
+"""Share of the whole gradient's size below which a parameter's own may be rounding alone, as that
+of a bias before a norm is."""
+_MOST_SHRUNK = 0.5
+"""A parameter's gradient has at least this share of its size in the default, and at most its
+inverse: of one that is cut off nothing is left, and one that is not reset is doubled."""
+_PER_BATCH = 3
+"""Arrays that are kept of a batch: losses, the gradient, the sizes of its parts."""
+
+
+class TrainingSession(Session):
+    """The state of a launch inside the worker, of a model that learns."""
+
+    def _load(
+        self,
+        ref: ModelRef,
+        name: str,
+        seed: int,
+        mode: str = INFERENCE,
+        device: str = CPU,
+        weights: Path | None = None,
+    ) -> float:
+        """Build the model, and tell the framework what it learns."""
+        taken_s = super()._load(ref, name, seed, mode, device, weights)
+        loss, optimizer = self._source.learning(name)
+        self._work.task = Task(
+            loss,
+            optimizer,
+            self._spec.n_classes,
+            len(self._spec.inputs),
+            self._spec.batch_dim or 0,
+        )
+        return taken_s
+
+    @property
+    def _work(self) -> Trainer:
+        return cast("Trainer", self.framework.work)
+
+    def _given(self) -> tuple[Input, ...]:
+        return (*self._spec.inputs, *self._spec.targets)
+
+    def _stated_macs(self) -> int:
+        """A file states those of an answer; a step has those of the backward pass, too."""
+        return 0
+
+    def _in_words(self) -> str:
+        """Say what the model learns, and by which optimizer."""
+        task, spec = self._work.task, self._spec
+        optimizer = self._work.optimizer_name
+        if task.loss is not None:
+            return f"{task.loss.__name__}(model, batch) of its file; {optimizer}"
+        kind = "cross-entropy" if spec.n_classes else "mean squared error"
+        targets = "its targets" if spec.targets else "random targets, as its file states no loss"
+        return f"{kind} with {targets}; {optimizer}"
+
+    def _check_answers(self, arrays: list[Array], batch: int) -> None:
+        """Take the default's first steps.
+
+        Raises UsageError for a loss that teaches nothing, or a step that changes its inputs.
+        """
+        work, stated = self._work, self._work.task.loss is not None
+        before = [array.copy() for array in arrays]  # PyTorch's tensors share their memory
+        try:
+            step = work.program(arrays)
+            learned = work.learn(step, _N_STEPS)
+        except UsageError:
+            raise
+        except Exception as error:
+            if not stated or isinstance(error, self.framework.build.out_of_memory_errors()):
+                raise
+            first_line = str(error).strip().partition("\n")[0]
+            raise UsageError(
+                f"loss(model, batch) raised {type(error).__name__}: {first_line}; the batch that "
+                f"it is given holds {len(self._spec.inputs)} inputs and {len(self._spec.targets)} "
+                "targets, which MODEL states: targets=(Integers((), 0, 9),)"
+            ) from error
+        sizes = [float(np.abs(g).max(initial=0.0)) for g in learned.gradients]
+        if not np.isfinite([*learned.losses, *sizes]).all():
+            losses = ", ".join(f"{loss:.4g}" for loss in learned.losses)
+            raise UsageError(
+                f"the loss is {losses} in the default's first steps, or a gradient is not finite: "
+                "nothing can be learnt from it; give inputs and targets that the model is made for"
+            )
+        if not any(sizes):
+            raise UsageError("every gradient is 0: the loss does not depend on the weights")
+        if not work.unchanged(before):
+            raise UsageError(
+                "a step changes its inputs in place, so that the next one is given others: let the "
+                "model work on a copy of them"
+            )
+
+    def _outputs(
+        self, batch: int, n_inputs: int, sample_seed: int
+    ) -> tuple[list[Kept], float | None]:
+        """Return losses and gradients on the first check batches, for each shape of inputs."""
+        return self._learned(batch, sample_seed, _N_BATCHES), None
+
+    def _learned(self, batch: int, sample_seed: int, n_batches: int) -> list[Kept]:
+        found: list[Kept] = []
+        with self.framework.work.running():
+            if self._draws is None:
+                self._draws = self._step_draws(batch)
+            if self._draws:
+                self._work.quiet()
+            for shape in range(self._spec.n_shapes()):
+                pieces = [
+                    self._trajectory(batch, number, shape, sample_seed)
+                    for number in range(n_batches)
+                ]
+                found += [joined(parts) for parts in zip(*pieces, strict=True)]
+        return found
+
+    def _trajectory(self, batch: int, number: int, shape: int, sample_seed: int) -> list[Kept]:
+        first = reference.FIRST_CHECK_INPUT + number * batch
+        step = self._work.program(self._inputs(first, batch, shape))
+        self._seed_all(self._seed)
+        learned = self._work.learn(step, _N_STEPS)
+        sizes = np.array([np.linalg.norm(g.astype(np.float64)) for g in learned.gradients])
+        whole = np.concatenate([g.ravel() for g in learned.gradients])
+        return [
+            Kept(learned.losses[:, None]),
+            keep(whole[None], sample_seed),
+            Kept(sizes[None]),
+        ]
+
+    def _step_draws(self, batch: int) -> bool:
+        """Tell whether a step depends on the seed of random numbers."""
+        step = self._work.program(self._inputs(reference.FIRST_CHECK_INPUT, batch))
+        losses = []
+        for seed in (self._seed, self._seed + 1):
+            self._seed_all(seed)
+            losses.append(self._work.learn(step, 1).losses)
+        return not np.array_equal(losses[0], losses[1])
+
+    def _exact(self, outputs: list[Kept], n: int, seed: int) -> tuple[list[Kept], OwnError]:
+        """Return the default's outputs, and how far moved weights take one batch of them."""
+        is_fp32 = self.framework.build.exact() is None
+        self._work.nudge(_NUDGE if is_fp32 else _NUDGE_OF_TF32, seed)
+        moved = self._learned(self._spec.reference_batch, seed, 1)
+        drift = self._compared(moved, outputs, bounds_of(True, default_drift=1.0)).drift
+        if not math.isfinite(drift):
+            raise UsageError(
+                "the loss or its gradient is not finite, or changes its shape from step to step: "
+                "nothing can be compared with it"
+            )
+        return outputs, OwnError(drift)
+
+    def _blind_spot(self, outputs: list[Kept], bounds: Bounds) -> str:
+        """Random steps cannot be compared: what draws must be a layer's."""
+        if fault := check.blind_spot(_without_sizes(outputs), bounds.default_rounding):
+            return fault
+        with self.framework.work.running():
+            if self._draws and self._step_draws(self._spec.reference_batch):
+                return (
+                    "the loss is random even with dropout switched off: let what draws numbers ask "
+                    "the module's `training` flag, as F.dropout(x, training=self.training) does"
+                )
+        return ""
+
+    def _compared(self, outputs: list[Kept], expected: list[Kept], bounds: Bounds) -> OutputCheck:
+        n_shapes = self._spec.n_shapes()
+        loss, gradient = (
+            check.compare(outputs[i::_PER_BATCH], expected[i::_PER_BATCH], bounds, False, n_shapes)
+            for i in (0, 1)
+        )
+        return OutputCheck(
+            drift=max(loss.drift, gradient.drift),
+            n_inputs=gradient.n_inputs,
+            channel="the loss" if loss.drift > gradient.drift else "the gradient",
+            unrelated=self._lost(outputs, expected),
+        )
+
+    def _lost(self, outputs: list[Kept], expected: list[Kept]) -> str:
+        """Name the first parameter whose gradient is cut off or added up; empty for none."""
+        for own, default in zip(
+            outputs[_PER_BATCH - 1 :: _PER_BATCH], expected[_PER_BATCH - 1 :: _PER_BATCH],
+            strict=True,
+        ):  # fmt: skip
+            sizes, usual = own.values, default.values[: len(own.values)]
+            if sizes.shape != usual.shape:
+                return "the number of gradients"
+            size, size0 = np.sqrt((sizes**2).sum(axis=0)), np.sqrt((usual**2).sum(axis=0))
+            counts = size0 > _SMALL * np.linalg.norm(size0)
+            ratio = np.divide(size, size0, out=np.ones_like(size), where=counts)
+            wrong = counts & ((ratio < _MOST_SHRUNK) | (ratio > 1 / _MOST_SHRUNK))
+            if wrong.any():
+                index = int(np.argmax(wrong))
+                return f"the gradient of {self._work.names()[index]} ({ratio[index]:.2g} times)"
+        return ""
+
+    def _fault(self, result: OutputCheck, bounds: Bounds) -> str | None:
+        if not math.isfinite(result.drift):
+            return "a loss or a gradient is not finite, or of another shape than the default's"
+        if result.unrelated:
+            return f"{result.unrelated} the size that it has in the default"
+        if result.drift > bounds.drift:
+            return (
+                f"{result.channel} drifts by {result.drift:.2g} from the default's, relative to "
+                f"how much batches differ; allowed is {bounds.drift:.2g}"
+            )
+        return None
+
+    def keep_weights(self) -> None:
+        """Keep none: to show that they give the same model would take as long as it saves."""
+
+
+def _without_sizes(kept: list[Kept]) -> list[Kept]:
+    """Return losses and gradients alone, shape by shape."""
+    return [each for index, each in enumerate(kept) if index % _PER_BATCH != _PER_BATCH - 1]
