@@ -9,6 +9,7 @@ from tuner.host.identity import Host, probe
 from tuner.record.configuration import Configuration, Value
 from tuner.record.files import write_recommendation
 from tuner.record.interval import Interval
+from tuner.record.load import OFFLINE
 from tuner.record.recommendation import (
     RECOMMENDATION_VERSION,
     Placement,
@@ -26,7 +27,11 @@ from tuner.space.launching import plan_launch
 
 
 def recommendation(
-    settings: dict[str, Value], host: Host, framework: str = "torch", device: str = CPU
+    settings: dict[str, Value],
+    host: Host,
+    framework: str = "torch",
+    device: str = CPU,
+    scenario: str = OFFLINE,
 ) -> Recommendation:
     """Return what a study on this host would recommend; placed as far as its libraries are here."""
     configuration = Configuration.of(settings)
@@ -49,7 +54,7 @@ def recommendation(
         workload=RecommendedWorkload(
             "resnet50",
             framework,
-            "offline",
+            scenario,
             int(settings.get("workload.batch", 4)),
             device=device,
         ),
@@ -77,9 +82,13 @@ def recommendation(
 
 
 def written(
-    folder: Path, settings: dict[str, Value], framework: str = "torch", device: str = CPU
+    folder: Path,
+    settings: dict[str, Value],
+    framework: str = "torch",
+    device: str = CPU,
+    scenario: str = OFFLINE,
 ) -> Path:
     """Write a recommendation for this host and return its path."""
     path = folder / "recommended.toml"
-    write_recommendation(path, recommendation(settings, probe(), framework, device))
+    write_recommendation(path, recommendation(settings, probe(), framework, device, scenario))
     return path

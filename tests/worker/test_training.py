@@ -1,9 +1,12 @@
 """Training in real frameworks: steps are the default's, settings are in force, faults are seen."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+from tests.deploy.recommendations import written
 from tests.wants import needs
 from tests.worker.workers import Launched
 from tuner.errors import UsageError
@@ -132,3 +135,44 @@ def test_what_cannot_be_trained_is_refused_with_the_reason(function: str, told: 
     ref, _ = find_model(f"{UNLEARNABLE}:{function}", MODELS)
     with pytest.raises(UsageError, match=told):
         describe_model(ref, "torch", 0, mode=TRAINING)
+
+
+APPLIED = """
+import sys, torch, tuner
+from tuner.errors import UsageError
+from pathlib import Path
+tuned = tuner.apply(sys.argv[1])
+torch.manual_seed(0)
+model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.ReLU(), torch.nn.Linear(8, 2))
+optimizer = torch.optim.AdamW(model.parameters())
+try:
+    tuned.prepare(model)
+except UsageError as error:
+    print(error)
+model = tuned.prepare_training(model, optimizer)
+x = torch.randn(16, 8)
+losses = []
+for _ in range(20):
+    optimizer.zero_grad()
+    loss = model(x).square().mean()
+    loss.backward()
+    optimizer.step()
+    losses.append(loss.item())
+print(type(model).__name__, losses[0] > losses[-1], optimizer.param_groups[0]["fused"])
+print(tuned.missing)
+"""
+
+
+def test_a_loop_of_the_user_s_own_trains_under_a_recommendation(tmp_path: Path) -> None:
+    settings: dict[str, Value] = {"torch.optimizer": "fused", "torch.accumulation": 2}
+    path = written(tmp_path, settings, scenario=TRAINING)
+    script = tmp_path / "train.py"
+    script.write_text(APPLIED)
+    done = subprocess.run(
+        [sys.executable, script, path], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    refused, trained, missing = done.stdout.splitlines()
+    assert refused == "the recommendation is for training: call prepare_training() instead"
+    assert trained == "Sequential True True"
+    assert "torch.accumulation=2" in missing

@@ -20,12 +20,14 @@ from pathlib import Path
 from typing import Any
 
 from tuner.errors import UsageError
+from tuner.record.load import INFERENCE, TRAINING
 from tuner.record.recommendation import INSTANCES_VARIABLE, Recommendation
 from tuner.space.catalogue import is_applied_inside
 from tuner.space.chosen import chosen, is_index
 from tuner.space.recommended import read_recommended
 from tuner.worker.frameworks import Framework, prepared
 from tuner.worker.frameworks import framework as adapter_for
+from tuner.worker.frameworks.training import Trainer
 
 _LAUNCH = "launch"
 
@@ -47,6 +49,7 @@ class Applied:
         self.batch = recommendation.workload.batch
         self.missing = tuple(_missing(recommendation))
         self._adapter = adapter
+        self._mode = recommendation.workload.mode
         self._is_prepared = False
 
     def __repr__(self) -> str:
@@ -61,14 +64,37 @@ class Applied:
         gradients. The first call of each kind of inputs compiles, if a compiler was confirmed.
         Other calls run the model itself, with a warning.
 
-        Raises UsageError at a second model: layouts and compilers are settings of the process.
+        Raises UsageError at a second model: layouts and compilers are settings of the process; and
+        for a recommendation for training.
         """
-        if self._is_prepared:
-            raise UsageError("prepare() was called before: a process serves one tuned model")
-        self._is_prepared = True
+        self._begin(INFERENCE)
         self._adapter.build.adopt(model)
         self._adapter.build.place(self.settings)
         return prepared(self._adapter)
+
+    def prepare_training(self, model: Any, optimizer: Any = None) -> Any:
+        """Return the model to train in your own loop, in what was confirmed for training.
+
+        model: a torch.nn.Module, or a compiled keras.Model, which is changed in place. optimizer:
+        in PyTorch, the one of the model's parameters; its implementation is set. Settings of the
+        loop itself, such as torch.accumulation, are named by `missing`.
+
+        Raises UsageError at a second model, for a recommendation for inference, if an optimizer is
+        needed, and for a Keras model that is not compiled.
+        """
+        self._begin(TRAINING)
+        self._adapter.build.adopt(model)
+        self._adapter.build.place(self.settings)
+        trainer: Trainer = self._adapter.work  # type: ignore[assignment]
+        return trainer.prepared_to_learn(optimizer)
+
+    def _begin(self, mode: str) -> None:
+        if self._mode != mode:
+            name = "prepare_training" if self._mode == TRAINING else "prepare"
+            raise UsageError(f"the recommendation is for {self._mode}: call {name}() instead")
+        if self._is_prepared:
+            raise UsageError("a model was prepared before: a process has one tuned model")
+        self._is_prepared = True
 
 
 def apply(path: str | os.PathLike[str], *, model: str = "", framework: str = "") -> Applied:
@@ -88,7 +114,7 @@ def apply(path: str | os.PathLike[str], *, model: str = "", framework: str = "")
         place = chosen(place, probe(), model, framework)
     recommendation = read_recommended(place)
     name = recommendation.workload.framework
-    adapter = adapter_for(name, device=recommendation.workload.device)
+    adapter = adapter_for(name, recommendation.workload.mode, recommendation.workload.device)
     applied = Applied(recommendation, adapter)
     try:
         adapter.build.start(applied.settings)

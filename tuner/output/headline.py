@@ -21,14 +21,15 @@ from tuner.record.figures import duration, figure
 from tuner.record.identities import card
 from tuner.record.interval import Interval
 from tuner.record.journal import Phase
+from tuner.record.load import INFERENCE, SCENARIOS, TRAINING
 from tuner.record.output_check import OutputCheck
 from tuner.record.result import Result, Verdict, WinnerSection
 from tuner.record.winner_class import WinnerClass
 from tuner.record.workload import CPU
 from tuner.space.catalogue import class_title, describe, narrowest_class
 
-ANY_PROGRAM = "python serve.py"
-"""Stands for the user's own in commands."""
+ANY_PROGRAM = {INFERENCE: "python serve.py", TRAINING: "python train.py"}
+"""Stands for the user's own in commands, by mode."""
 _MANY_TOP1 = 64
 """Inputs that a comparison of classes needs; settings that keep the numerics get fewer."""
 _RANKS: dict[Verdict, int] = {"faster": 0, "ambiguous": 1, "keep_default": 2}
@@ -251,6 +252,7 @@ def next_steps(result: Result, folder: Path = Path(), files: Path = Path()) -> l
     commands that need its files will be typed.
     """
     steps = []
+    program = ANY_PROGRAM[SCENARIOS[result.scenario].mode]
     for line in class_lines(result):
         winner = result.winners[line.winner_class]
         if winner.verdict != "faster" or _earlier(result, line.winner_class):
@@ -258,7 +260,7 @@ def next_steps(result: Result, folder: Path = Path(), files: Path = Path()) -> l
         is_recommended = winner.configuration == _recommended(result)
         file = "recommended.toml" if is_recommended else f"recommended.{line.winner_class}.toml"
         label = "ship" if is_recommended else f"with {line.name}"
-        command = f"tune-framework run {shlex.quote(str(files / file))} -- {ANY_PROGRAM}"
+        command = f"tune-framework run {shlex.quote(str(files / file))} -- {program}"
         steps.append(NextStep(label, command, file))
     steps.sort(key=lambda step: step.label != "ship")
     if command := _goes_on(result, folder):

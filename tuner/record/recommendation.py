@@ -60,6 +60,11 @@ class RecommendedWorkload(msgspec.Struct, frozen=True):
     batch_dim: int | None = None
     """Which dimension of the model's inputs is the batch, as --batch-dim named it."""
 
+    @property
+    def mode(self) -> str:
+        """Whether the model answers or learns (record/load.py)."""
+        return SCENARIOS[self.scenario].mode
+
     def load_in_words(self) -> str:
         """Say how work arrived."""
         return in_words(self.scenario, self.callers)

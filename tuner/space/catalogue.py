@@ -108,7 +108,8 @@ def class_title(winner_class: WinnerClass, configuration: Configuration | None =
 
 def is_applied_inside(knob: str) -> bool:
     """Tell whether `tuner.apply` and `prepare` set a knob: it is a switch of the framework."""
-    return describe(knob).needs_code_change and bool(describe(knob).frameworks)
+    found = describe(knob)
+    return found.needs_code_change and bool(found.frameworks) and not found.by_program
 
 
 def is_default(configuration: Configuration) -> bool:

@@ -139,6 +139,8 @@ class Knob(msgspec.Struct, frozen=True):
     """Whether it is a compiler: launches with it take long where another setting changes, too."""
     modes: tuple[str, ...] = (INFERENCE, TRAINING)
     """The modes of workloads in which it exists (record/load.py)."""
+    by_program: bool = False
+    """Whether only the user's own code can set it."""
 
     @property
     def needs_code_change(self) -> bool:

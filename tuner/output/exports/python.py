@@ -15,8 +15,20 @@ from tuner.output.exports.needs import (
     program_changes,
     refuse_command,
 )
+from tuner.record.load import TRAINING
 from tuner.record.recommendation import Recommendation
 from tuner.space.catalogue import is_applied_inside
+
+_SERVES = (
+    "def serve(model):",
+    '    """Return what takes the inputs of a batch, as a model does."""',
+    "    return tuned.prepare(model)",
+)
+_TRAINS = (
+    "def to_train(model, optimizer):",
+    '    """Return the model for a loop of steps, in which the optimizer updates it."""',
+    "    return tuned.prepare_training(model, optimizer)",
+)
 
 
 def render(recommendation: Recommendation, command: Sequence[str], source: str) -> str:
@@ -47,9 +59,7 @@ def render(recommendation: Recommendation, command: Sequence[str], source: str) 
         '    print(f"not set where this program was started: {missing}")',
         "",
         "",
-        "def serve(model):",
-        '    """Return what takes the inputs of a batch, as a model does."""',
-        "    return tuned.prepare(model)",
+        *(_TRAINS if r.workload.mode == TRAINING else _SERVES),
         "",
         "",
         f"BATCH = {r.workload.batch}  # items of a call, as measured",

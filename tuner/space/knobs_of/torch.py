@@ -170,13 +170,15 @@ KNOBS = (
         domain=one_of("for_loop", "foreach", "fused"),
         modes=(TRAINING,),
     ),
-    model(
+    Knob(
         "torch.accumulation",
+        Applies.MODEL,
         "parts of a batch whose gradients are added before an update",
-        "for part in batch.chunk({value}): (loss(part) / {value}).backward(); then "
+        how="for part in batch.chunk({value}): (loss(part) / {value}).backward(); then "
         "optimizer.step()",
         domain=AT_LEAST_1,
         modes=(TRAINING,),
+        by_program=True,
     ),
     model(
         "torch.fp32_precision",

@@ -76,6 +76,12 @@ class Trainer(Work, Protocol):
     def nudge(self, by: float, seed: int) -> None:
         """Move every first weight by a small share of itself, up or down at random."""
 
+    def prepared_to_learn(self, optimizer: Any) -> Any:
+        """Return the placed model for a loop of the user's own, in the form that is set.
+
+        Raises UsageError for an optimizer that the settings need and that is not given.
+        """
+
     def unchanged(self, arrays: Sequence[Array]) -> bool:
         """Tell whether the batch that was bound last still holds these arrays."""
 

@@ -283,6 +283,10 @@ class FakeTraining(FakeInference):
     def nudge(self, by: float, seed: int) -> None:
         """The fake's weights are moved by nothing: its sums have one order."""
 
+    def prepared_to_learn(self, optimizer: Any) -> Any:
+        """Return the surface."""
+        return self._build.surface
+
     def names(self) -> list[str]:
         """Return the one tensor of weights."""
         return ["weights"]

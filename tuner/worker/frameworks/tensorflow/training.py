@@ -222,6 +222,16 @@ class TensorFlowTraining(TensorFlowInference):
         """Return the paths of the trainable variables."""
         return [getattr(v, "path", v.name) for v in self._build.model.trainable_variables]
 
+    def prepared_to_learn(self, optimizer: Any) -> Any:
+        """Have compile() of the user's trace its step anew, by XLA if that is set."""
+        model = self._build.as_given
+        if not getattr(model, "compiled", False):
+            raise UsageError("compile() the model first: its step is what is prepared")
+        if self._jit:
+            model.jit_compile = True
+            model.make_train_function(force=True)
+        return model
+
     def unchanged(self, arrays: Sequence[Array]) -> bool:
         """TensorFlow's tensors cannot be changed."""
         return True

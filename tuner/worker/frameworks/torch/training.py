@@ -92,10 +92,11 @@ class TorchTraining(TorchInference):
         for group in optimizer.param_groups:
             group["lr"] = 0.0
             if way is not None:
-                self._set_way(group, str(way))
+                self._set_way(optimizer, group, str(way))
 
-    def _set_way(self, group: dict[str, Any], way: str) -> None:
-        name = type(self._optimizer).__name__
+    @staticmethod
+    def _set_way(optimizer: Any, group: dict[str, Any], way: str) -> None:
+        name = type(optimizer).__name__
         if way != "for_loop" and way not in group:
             raise UsageError(f"{name} of this version of PyTorch has no {way} implementation")
         for each in ("foreach", "fused"):
@@ -244,6 +245,30 @@ class TorchTraining(TorchInference):
         """Return the names of the parameters that the optimizer updates, in its order."""
         known = {id(p): name for name, p in self._build.model.named_parameters()}
         return [known.get(id(p), "a parameter outside the model") for p in self._learning()]
+
+    def prepared_to_learn(self, optimizer: Any) -> Any:
+        """Compile in place, so that the class, the state and the parameters stay what they are."""
+        model, way = self._build.model, self._build.settings.get(OPTIMIZER)
+        if way is not None:
+            if optimizer is None:
+                raise UsageError(
+                    f"{OPTIMIZER}={way} is a setting of the optimizer: give it as well, "
+                    "prepare_training(model, optimizer)"
+                )
+            for group in optimizer.param_groups:
+                self._set_way(optimizer, group, str(way))
+        model.train()
+        if self._build.autocast is not None:
+            forward, autocast = model.forward, self._autocast
+
+            def in_autocast(*args: Any, **kwargs: Any) -> Any:
+                with autocast():
+                    return forward(*args, **kwargs)
+
+            model.forward = in_autocast
+        if self._build.form.is_built:
+            model.compile(dynamic=False)
+        return model
 
     def unchanged(self, arrays: Sequence[Array]) -> bool:
         """Compare the bound tensors with what they were made of."""
