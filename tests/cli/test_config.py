@@ -67,7 +67,7 @@ def test_another_model_leaves_out_what_belongs_to_the_files_server(
 @pytest.mark.parametrize(
     ("written", "said"),
     [
-        ('modle = "fake"', "no option 'modle'; did you mean model?"),
+        ('modell = "fake"', "no option 'modell'; did you mean model?"),
         ("set = 3", "set = 3: write a list of texts"),
         ("set = [3]", "set = [3]: write a list of texts"),
         ('dry-run = "yes"', "dry-run = 'yes': write true or false"),
@@ -117,7 +117,7 @@ def test_the_first_help_fits_a_screen_and_names_the_whole(here: Here) -> None:
     assert "--accept-cost" in here("tune", "--help").stdout
 
 
-@pytest.mark.parametrize(("typed", "completed"), [("--mo", "--model"), ("ver", "verify")])
+@pytest.mark.parametrize(("typed", "completed"), [("--bud", "--budget"), ("ver", "verify")])
 def test_a_shell_completes_options_and_commands(tmp_path: Path, typed: str, completed: str) -> None:
     asked = {
         "_TUNE_FRAMEWORK_COMPLETE": "complete_bash",

@@ -112,6 +112,22 @@ def test_dropout_is_left_out_of_the_comparison_and_timed(folder: Path) -> None:
 
 
 @pytest.mark.slow
+def test_dropout_of_keras_is_left_out_of_the_comparison(folder: Path) -> None:
+    settings: dict[str, Value] = {"tensorflow.jit_compile": True}
+    with launched(folder, "tensorflow", settings, f"{LEARNING}@dropout=0.5") as launch:
+        launch.prepare()
+        checked = launch.checked()
+    assert isinstance(checked, Checked), checked
+
+
+def test_parts_of_a_batch_train_alike_without_norms(folder: Path) -> None:
+    with launched(folder, "torch", {"torch.accumulation": 2}, "fc") as launch:
+        launch.prepare()
+        checked = launch.checked()
+    assert isinstance(checked, Checked), checked
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("settings", [{"tensorflow.jit_compile": True}])
 def test_a_setting_of_keras_is_in_force(folder: Path, settings: dict[str, Value]) -> None:
     with launched(folder, "tensorflow", settings) as launch:

@@ -58,9 +58,8 @@ def choose_profile(
 
 
 def in_training(card: ModelCard) -> ModelCard:
-    """Return the card of a model that learns: losses and gradients decide, and no accuracy."""
-    tolerance = MAX_DRIFT_TRAINING if card.tolerance is None else card.tolerance
-    return msgspec.structs.replace(card, tolerance=tolerance, accuracy_loss=None)
+    """Return the card of a model that learns: losses and gradients decide, and not its outputs."""
+    return msgspec.structs.replace(card, tolerance=MAX_DRIFT_TRAINING, accuracy_loss=None)
 
 
 def left_out(profile: Profile, host: Host, frameworks: Collection[str]) -> str:

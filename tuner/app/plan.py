@@ -126,6 +126,8 @@ def plan(
         least_s = max(FRAMEWORKS[name].least_budget_s for name in OFFERED)
         _check_seconds(request.budget_s, least_s, "a framework takes", given_in(request))
     ref, card, facts = _find(request, waiting(), testbed)
+    if SCENARIOS[request.scenario].mode == TRAINING:
+        card = in_training(card)
     if request.tolerance is not None:
         card = _with_tolerance(card, request.tolerance)
     in_question = candidate_frameworks(request, card)
@@ -145,7 +147,6 @@ def plan(
     check_known(request.restrictions, known)
     batch = request.batch if request.batch is not None else scenario.batch
     if scenario.mode == TRAINING:
-        card = in_training(card)
         fixed = request.restrictions.fixed.get(BATCH)
         batch = batch or (fixed if isinstance(fixed, int) else max(card.batches))
     if batch is not None:

@@ -47,6 +47,8 @@ the model does not hold, and hundreds of late requests would outweigh the rest."
 _OVERLOADED = 0.3
 """Share of late requests from which on a trial says only that its rate is too high: the queue grew
 all along, and how many were late depends on how long the trial went on."""
+_MANY_TIMES = 10.0
+"""At least so many times the allowed share: a bound on the median allows half of them."""
 _MOST_WINDOWS = 5
 """Times that the window of trials is moved to the fitted rate."""
 _FAR = 1.15
@@ -222,8 +224,8 @@ def by_shares(trials: Sequence[Trial], allowed: float, expected_slope: float) ->
     The rate lies within a factor of 1.3 of those that were tried.
     """
     lowest, highest = min(t.rate for t in trials), max(t.rate for t in trials)
-    useful = [t for t in trials if t.n_late <= _OVERLOADED * t.n_requests]
-    too_high = min((t.rate for t in trials if t not in useful), default=math.inf)
+    too_high = _least_overloaded(trials, allowed)
+    useful = [t for t in trials if t.rate < too_high or not _is_overloaded(t, allowed)]
     near = useful = useful or list(trials)
     found = _regression(near, allowed, expected_slope)
     for _ in range(_MOST_WINDOWS):
@@ -235,6 +237,20 @@ def by_shares(trials: Sequence[Trial], allowed: float, expected_slope: float) ->
     most = min(highest * _STEP, too_high)
     bounded = min(max(found.log_rate, math.log(lowest / _STEP)), math.log(most))
     return found._replace(log_rate=bounded)
+
+
+def _is_overloaded(trial: Trial, allowed: float) -> bool:
+    return trial.n_late > max(_OVERLOADED, _MANY_TIMES * allowed) * trial.n_requests
+
+
+def _least_overloaded(trials: Sequence[Trial], allowed: float) -> float:
+    """Return the lowest rate at which the queue grew all along; infinite if it never did.
+
+    Where a higher rate was kept, it was a pause of the server that made so many late: they count.
+    """
+    kept = max((t.rate for t in trials if t.n_late <= allowed * t.n_requests), default=0.0)
+    return min((t.rate for t in trials if _is_overloaded(t, allowed) and t.rate > kept),
+               default=math.inf)  # fmt: skip
 
 
 def _within(trials: Sequence[Trial], found: Fit) -> list[Trial]:

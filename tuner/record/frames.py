@@ -31,7 +31,7 @@ STUDIES = {
     "device": "cpu or cuda",
     "processor": "name of the processor",
     "fingerprint": "hash of all properties of the host that change results",
-    "scenario": "offline, single-stream, multi-stream, server or concurrent",
+    "scenario": "offline, single-stream, multi-stream, server, concurrent or training",
     "metric": "what is maximised or minimised",
     "unit": "unit of value and default",
     "winner_class": "no_code, same_precision or reduced_precision",

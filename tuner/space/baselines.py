@@ -54,7 +54,7 @@ def resolve_baselines(
     facts = {**host.facts(), **workload_facts(workload, model)}
     found: list[Baseline] = []
     for entry in profile.baseline:
-        if workload.framework not in entry.frameworks:
+        if workload.framework not in entry.frameworks or workload.mode not in entry.modes:
             continue
         if entry.when and not Expression(entry.when).holds(facts):
             why = entry.why or f"needs {entry.when}"

@@ -46,6 +46,7 @@ from typing import Literal
 import msgspec
 
 from tuner.record.configuration import Value
+from tuner.record.load import INFERENCE, TRAINING
 from tuner.record.workload import CPU
 from tuner.space.expressions import Expression
 
@@ -110,6 +111,8 @@ class BaselineEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     settings: dict[str, str | int | float | bool]
     when: str = ""
     why: str = ""
+    modes: tuple[str, ...] = (INFERENCE, TRAINING)
+    """The modes of the workloads that it is published for (record/load.py)."""
 
 
 class FactorEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

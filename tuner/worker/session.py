@@ -336,12 +336,13 @@ class Session(LoadedModel):
             call = fw.work.program(arrays)  # bound last: evidence is taken from it
             call_s = fastest(call, fw.work.clock)
             own_settings = self._own.tried(lambda: fastest(call, fw.work.clock))
-        width, width_fault = facts.width(fw, arrays[: len(self._spec.inputs)])
+        taken = arrays[: len(self._spec.inputs)]  # in training, targets follow
+        width, width_fault = facts.width(fw, taken)
         parameters = fw.evidence.parameters()
         macs, macs_by = facts.macs(fw, self._stated_macs(), call, batch)
         return ModelFacts(
             n_parameters=sum(math.prod(p.shape) for p in parameters),
-            input_shapes=tuple(without_batch(a.shape, self._spec.batch_dim) for a in arrays),
+            input_shapes=tuple(without_batch(a.shape, self._spec.batch_dim) for a in taken),
             versions=fw.build.versions(),
             effective_defaults={
                 item.knob: item.observed
@@ -354,7 +355,7 @@ class Session(LoadedModel):
             import_s=self._import_s,
             build_s=build_s,
             call_s=call_s,
-            input_types=tuple(TEXTS if a.dtype.kind in "US" else str(a.dtype) for a in arrays),
+            input_types=tuple(TEXTS if a.dtype.kind in "US" else str(a.dtype) for a in taken),
             parameter_bytes=sum(p.n_bytes for p in parameters),
             parameters_sha256=facts.fingerprint(parameters),
             parameter_ranks=tuple(sorted({len(p.shape) for p in parameters})),

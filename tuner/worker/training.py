@@ -2,9 +2,10 @@
 
 A configuration trains as the default does if, on the same batches and from the same weights, its
 gradients and its losses over a few steps are the default's. How far they are off is measured
-against how much they differ between batches: rounding that adds a share s to a gradient adds s^2 to
-the variance that the choice of a batch has anyway. Where no setting changes the numerics, the bound
-is what moving every weight by a few roundings does to the default itself.
+against how much they differ between batches (losses also between steps): rounding that adds a share
+s to a gradient adds s^2 to the variance that the choice of a batch has anyway. Where no setting
+changes the numerics, the bound is what moving every weight by a few roundings does to the default
+itself.
 """
 
 from __future__ import annotations
@@ -40,10 +41,11 @@ _SMALL = 1e-3
 """Share of the whole gradient's size below which a parameter's own may be rounding alone, as that
 of a bias before a norm is."""
 _MOST_SHRUNK = 0.5
-"""A parameter's gradient has at least this share of its size in the default, and at most its
-inverse: of one that is cut off nothing is left, and one that is not reset is doubled."""
+"""A parameter's gradient, and its update, have at least this share of their size in the default,
+and at most its inverse: of one that is cut off nothing is left, one that is not reset is doubled,
+and updates that are rounded away move nothing."""
 _PER_BATCH = 3
-"""Arrays that are kept of a batch: losses, the gradient, the sizes of its parts."""
+"""Arrays that are kept of a batch: losses, the gradient, the sizes of its parts and of updates."""
 
 
 class TrainingSession(Session):
@@ -83,13 +85,11 @@ class TrainingSession(Session):
 
     def _in_words(self) -> str:
         """Say what the model learns, and by which optimizer."""
-        task, spec = self._work.task, self._spec
-        optimizer = self._work.optimizer_name
-        if task.loss is not None:
-            return f"{task.loss.__name__}(model, batch) of its file; {optimizer}"
-        kind = "cross-entropy" if spec.n_classes else "mean squared error"
-        targets = "its targets" if spec.targets else "random targets, as its file states no loss"
-        return f"{kind} with {targets}; {optimizer}"
+        work = self._work
+        of = ", of its file" if self._spec.targets or work.task.loss is not None else (
+            " with random targets, as its file states none"
+        )  # fmt: skip
+        return f"{work.loss_name}{of}; {work.optimizer_name}"
 
     def _check_answers(self, arrays: list[Array], batch: int) -> None:
         """Take the default's first steps.
@@ -100,6 +100,7 @@ class TrainingSession(Session):
         before = [array.copy() for array in arrays]  # PyTorch's tensors share their memory
         try:
             step = work.program(arrays)
+            moves = work.moves(step)
             learned = work.learn(step, _N_STEPS)
         except UsageError:
             raise
@@ -121,6 +122,12 @@ class TrainingSession(Session):
             )
         if not any(sizes):
             raise UsageError("every gradient is 0: the loss does not depend on the weights")
+        if moves:
+            raise UsageError(
+                f"{work.optimizer_name} moves the weights even at a learning rate of 0, at which "
+                "steps are timed: their times would depend on what was learnt. State another "
+                "optimizer, such as AdamW or SGD: its update takes about as long"
+            )
         if not work.unchanged(before):
             raise UsageError(
                 "a step changes its inputs in place, so that the next one is given others: let the "
@@ -153,12 +160,12 @@ class TrainingSession(Session):
         step = self._work.program(self._inputs(first, batch, shape))
         self._seed_all(self._seed)
         learned = self._work.learn(step, _N_STEPS)
-        sizes = np.array([np.linalg.norm(g.astype(np.float64)) for g in learned.gradients])
+        sizes = [float(np.linalg.norm(g.astype(np.float64))) for g in learned.gradients]
         whole = np.concatenate([g.ravel() for g in learned.gradients])
         return [
             Kept(learned.losses[:, None]),
             keep(whole[None], sample_seed),
-            Kept(sizes[None]),
+            Kept(np.array([[*sizes, *learned.moved]])),
         ]
 
     def _step_draws(self, batch: int) -> bool:
@@ -190,8 +197,8 @@ class TrainingSession(Session):
         with self.framework.work.running():
             if self._draws and self._step_draws(self._spec.reference_batch):
                 return (
-                    "the loss is random even with dropout switched off: let what draws numbers ask "
-                    "the module's `training` flag, as F.dropout(x, training=self.training) does"
+                    "the loss is random even with dropout switched off, so that no setting can be "
+                    f"shown to train alike: draw random numbers by {self._work.how_to_draw}"
                 )
         return ""
 
@@ -209,21 +216,21 @@ class TrainingSession(Session):
         )
 
     def _lost(self, outputs: list[Kept], expected: list[Kept]) -> str:
-        """Name the first parameter whose gradient is cut off or added up; empty for none."""
-        for own, default in zip(
-            outputs[_PER_BATCH - 1 :: _PER_BATCH], expected[_PER_BATCH - 1 :: _PER_BATCH],
-            strict=True,
-        ):  # fmt: skip
-            sizes, usual = own.values, default.values[: len(own.values)]
+        """Name the first parameter that is cut off, is not updated, or adds up; empty for none."""
+        own, default = (each[_PER_BATCH - 1 :: _PER_BATCH] for each in (outputs, expected))
+        for found, whole in zip(own, default, strict=True):
+            sizes, usual = found.values, whole.values[: len(found.values)]
             if sizes.shape != usual.shape:
-                return "the number of gradients"
-            size, size0 = np.sqrt((sizes**2).sum(axis=0)), np.sqrt((usual**2).sum(axis=0))
-            counts = size0 > _SMALL * np.linalg.norm(size0)
-            ratio = np.divide(size, size0, out=np.ones_like(size), where=counts)
-            wrong = counts & ((ratio < _MOST_SHRUNK) | (ratio > 1 / _MOST_SHRUNK))
-            if wrong.any():
-                index = int(np.argmax(wrong))
-                return f"the gradient of {self._work.names()[index]} ({ratio[index]:.2g} times)"
+                return "the number of parameters is not"
+            names = self._work.names()
+            size, size0 = (np.sqrt((a**2).sum(axis=0)).reshape(2, -1) for a in (sizes, usual))
+            counts = size0[0] > _SMALL * np.linalg.norm(size0[0])
+            ratio = np.divide(size, size0, out=np.ones_like(size), where=size0 > 0)
+            for kind, ratios in zip(("gradient", "update"), ratio, strict=True):
+                wrong = counts & ((ratios < _MOST_SHRUNK) | (ratios > 1 / _MOST_SHRUNK))
+                if wrong.any():
+                    index = int(np.argmax(wrong))
+                    return f"the {kind} of {names[index]} has {ratios[index]:.2g} times"
         return ""
 
     def _fault(self, result: OutputCheck, bounds: Bounds) -> str | None:
@@ -234,7 +241,7 @@ class TrainingSession(Session):
         if result.drift > bounds.drift:
             return (
                 f"{result.channel} drifts by {result.drift:.2g} from the default's, relative to "
-                f"how much batches differ; allowed is {bounds.drift:.2g}"
+                f"how much it differs between batches and steps; allowed is {bounds.drift:.2g}"
             )
         return None
 

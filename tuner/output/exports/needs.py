@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from tuner.errors import UsageError
 from tuner.frameworks import FRAMEWORKS
 from tuner.output.exports.preloads import libraries, needed
+from tuner.record.load import TRAINING
 from tuner.record.recommendation import Placement, Recommendation
 from tuner.record.workload import CUDA
 from tuner.space.catalogue import is_applied_inside
@@ -77,7 +78,9 @@ def program_changes(recommendation: Recommendation, source: str) -> list[str]:
     ]
     if any(is_applied_inside(setting.knob) for setting in recommendation.settings):
         told = "or" if recommendation.is_expected else "or, as it was measured"
-        lines.append(f"{told}: tuner.apply({source!r}).prepare(model) in the program")
+        learns = recommendation.workload.mode == TRAINING
+        call = "prepare_training(model, optimizer)" if learns else "prepare(model)"
+        lines.append(f"{told}: tuner.apply({source!r}).{call} in the program")
     return lines
 
 
@@ -152,6 +155,15 @@ def leaves_siblings(recommendation: Recommendation) -> bool:
     """Tell whether one CPU of each core is used, and the others are left alone."""
     is_one = any((s.knob, s.value) == (CPUS, "one_per_core") for s in recommendation.settings)
     return is_one and recommendation.host.threads_per_core > 1
+
+
+def refuse_training(target: str, recommendation: Recommendation) -> None:
+    """Raise UsageError if a target that serves models is given settings of training."""
+    if recommendation.workload.mode == TRAINING:
+        raise UsageError(
+            f"--to {target} serves models, and these settings were confirmed for training: write "
+            "--to python, shell, docker or kubernetes"
+        )
 
 
 def refuse_command(target: str, command: Sequence[str]) -> None:

@@ -14,6 +14,7 @@ from tuner.output.exports.needs import (
     notes,
     placing_command,
     refuse_command,
+    refuse_training,
 )
 from tuner.output.exports.preloads import exports
 from tuner.record.load import served_sizes
@@ -35,6 +36,7 @@ def render(recommendation: Recommendation, command: Sequence[str], source: str) 
     """
     r = recommendation
     refuse_command("tfserving", command)
+    refuse_training("tfserving", r)
     if r.workload.framework != "tensorflow":
         raise UsageError(f"TensorFlow Serving serves TensorFlow models, this is one of "
                          f"{r.workload.framework}; --to torchserve serves PyTorch's")  # fmt: skip

@@ -14,6 +14,7 @@ from tuner.output.exports.needs import (
     notes,
     placing_command,
     refuse_command,
+    refuse_training,
 )
 from tuner.output.exports.preloads import in_a_shell
 from tuner.record.configuration import Value
@@ -30,6 +31,7 @@ def render(recommendation: Recommendation, command: Sequence[str], source: str) 
     """
     r = recommendation
     refuse_command("torchserve", command)
+    refuse_training("torchserve", r)
     if r.workload.framework != "torch":
         raise UsageError(
             f"TorchServe serves PyTorch models, this is one of {r.workload.framework}; "

@@ -45,6 +45,8 @@ class Learned(NamedTuple):
     """The loss of each step, before its update."""
     gradients: list[Array]
     """Of the first step, by parameter; zeros where there is none."""
+    moved: list[float]
+    """How far all steps moved each parameter (L2)."""
 
 
 class Trainer(Work, Protocol):
@@ -53,6 +55,10 @@ class Trainer(Work, Protocol):
     task: Task
     optimizer_name: str
     """The class of the optimizer, once there is one."""
+    loss_name: str
+    """The loss, once `program` has bound a batch."""
+    how_to_draw: str
+    """How a model is told to draw random numbers so that they can be switched off."""
 
     def program(self, arrays: Sequence[Array]) -> Callable[[], Any]:
         """Bind a batch; return a training step, which returns its loss.
@@ -60,6 +66,9 @@ class Trainer(Work, Protocol):
         Its learning rate is 0: the weights stay what they are, so that a step takes as long after
         an hour as at the beginning. Raises UsageError for a model that cannot learn.
         """
+
+    def moves(self, step: Callable[[], Any]) -> bool:
+        """Tell whether a step, at a learning rate of 0, moves the weights all the same."""
 
     def learn(self, step: Callable[[], Any], n_steps: int) -> Learned:
         """Take a step that `program` bound a few times, at the optimizer's own learning rate.

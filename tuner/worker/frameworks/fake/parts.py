@@ -268,14 +268,22 @@ class FakeTraining(FakeInference):
 
     task = Task()
     optimizer_name = "the fake's optimizer"
+    loss_name = "the fake's loss"
+    how_to_draw = "nothing"
 
     def learn(self, step: Callable[[], Any], n_steps: int) -> Learned:
         """Return a loss that falls, and the sum of the outputs as the gradient of the weights."""
         y = step().astype(np.float64)
         first = float(np.mean(y**2))
         return Learned(
-            np.array([first * 0.9**n for n in range(n_steps)]), [y.sum(axis=0, dtype=np.float32)]
+            np.array([first * 0.9**n for n in range(n_steps)]),
+            [y.sum(axis=0, dtype=np.float32)],
+            [1e-3 * n_steps],
         )
+
+    def moves(self, step: Callable[[], Any]) -> bool:
+        """The fake's weights stay where they are."""
+        return False
 
     def quiet(self) -> None:
         """Nothing is drawn."""

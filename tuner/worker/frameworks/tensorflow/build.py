@@ -19,7 +19,7 @@ from tuner.worker.frameworks import Array, InBatches, NoWeightCache, OnTheCpu, S
 from tuner.worker.frameworks.tensorflow import knobs
 
 _DAMPED_SCALE = 0.2
-_GENERATOR = "seed_generator_state"
+GENERATOR = "seed_generator_state"
 """Keras's name of such a variable."""
 
 
@@ -70,7 +70,7 @@ class TensorFlowBuild(NoWeightCache, OnTheCpu):
         """Seed weights, and the generators that layers of a built model keep as variables."""
         self.tf.keras.utils.set_random_seed(number)
         for variable in getattr(self.model, "variables", ()):
-            if getattr(variable, "name", "") == _GENERATOR:
+            if getattr(variable, "name", "") == GENERATOR:
                 variable.assign(self.tf.fill(variable.shape, self.tf.cast(number, variable.dtype)))
 
     def adopt(self, model: Any) -> None:
@@ -110,7 +110,9 @@ class TensorFlowBuild(NoWeightCache, OnTheCpu):
         norms = {name: norm for name, norm in everything.items() if _is_fresh(norm)}
         if not norms:
             return {}
-        trained = [norm for name, norm in everything.items() if name not in norms]
+        trained = [
+            norm for name, norm in everything.items() if name not in norms and norm.trainable
+        ]
         for norm in trained:
             norm.trainable = False  # Keras: then it keeps its statistics
         for name, norm in norms.items():

@@ -9,7 +9,7 @@ import numpy as np
 
 from tuner.errors import UsageError
 from tuner.worker.frameworks import Array
-from tuner.worker.frameworks.tensorflow.build import TensorFlowBuild
+from tuner.worker.frameworks.tensorflow.build import GENERATOR, TensorFlowBuild
 from tuner.worker.frameworks.tensorflow.executed import collected
 from tuner.worker.frameworks.tensorflow.inference import TensorFlowInference
 from tuner.worker.frameworks.tensorflow.knobs import XLA
@@ -22,8 +22,8 @@ from tuner.worker.frameworks.training import (
     stated_loss,
 )
 
-_DRAWING = ("rate", "stddev", "dropout", "recurrent_dropout", "_dropout")
-"""Attributes of Keras's layers by which they draw random numbers in training; 0 for none."""
+_TRIED = 3
+"""Steps at a learning rate of 0 after which the weights are compared."""
 
 
 class TensorFlowTraining(TensorFlowInference):
@@ -43,12 +43,25 @@ class TensorFlowTraining(TensorFlowInference):
     def __init__(self, build: TensorFlowBuild) -> None:
         super().__init__(build)
         self._optimizer: Any = None
-        self._rate: float | None = None
-        self._first: list[Array] = []
-        """The model's variables as they were before the first step."""
-        self._forgotten: list[Array] = []
-        """The optimizer's, likewise."""
+        self._rate = 0.0
+        self._first: list[Array | None] = []
+        """The model's variables before the first step: the trainable ones are copied when they are
+        needed, as timed steps do not move them; None until then."""
+        self._unused: list[Array | None] = []
+        """The optimizer's variables, likewise; None for zeros."""
+        self._gradients: list[Any] = []
+        """Variables that hold the last gradients; none are kept while steps are timed."""
+        self._is_compiled = False
+        self._function: Any = None
+        """The step of a file that states its loss."""
         self._batch: tuple[Any, ...] = ()
+        self.loss_name = ""
+
+    @property
+    def _given(self) -> Any:
+        """The user's model if it was compiled; else None."""
+        given = self._build.as_given
+        return given if getattr(given, "compiled", False) else None
 
     def _begin(self) -> None:
         """Make the optimizer, once; its learning rate is 0 from then on."""
@@ -62,25 +75,22 @@ class TensorFlowTraining(TensorFlowInference):
             )
         if not model.trainable_variables:
             raise UsageError("no variable of the model is trainable: there is nothing to train")
-        given = self._build.as_given
-        compiled = given.optimizer if getattr(given, "compiled", False) else None
         make = self.task.optimizer
-        optimizer = make() if make else compiled or tf.keras.optimizers.AdamW()
+        optimizer = make() if make else getattr(self._given, "optimizer", None)
+        optimizer = optimizer or tf.keras.optimizers.AdamW()
         if not isinstance(optimizer, tf.keras.optimizers.Optimizer):
             raise UsageError(
                 f"optimizer() returned a {type(optimizer).__name__}; it must return a "
                 "keras.optimizers.Optimizer"
             )
-        self._optimizer = optimizer
+        self._optimizer = optimizer = _at_one_rate(optimizer)
         if not optimizer.built:
             optimizer.build(model.trainable_variables)
-        self._first = [v.numpy() for v in model.variables]
-        self._forgotten = [v.numpy() for v in optimizer.variables]
-        try:
-            self._rate = float(optimizer.learning_rate)
-            optimizer.learning_rate = 0.0
-        except (TypeError, ValueError):  # a schedule: it stays, and the weights move
-            self._rate = None
+        trainable = {id(v) for v in model.trainable_variables}
+        self._first = [None if id(v) in trainable else v.numpy() for v in model.variables]
+        self._unused = [_unless_zero(v.numpy()) for v in optimizer.variables]
+        self._rate = float(optimizer.learning_rate)
+        optimizer.learning_rate = 0.0
 
     def program(self, arrays: Sequence[Array]) -> Callable[[], Any]:
         """Bind a batch; executed on the CPU, a step returns when its update is done."""
@@ -97,45 +107,58 @@ class TensorFlowTraining(TensorFlowInference):
         return step
 
     @property
-    def _jit(self) -> bool:
-        return bool(self._build.settings.get(XLA))
+    def _jit(self) -> Any:
+        """What jit_compile is set to; Keras's own choice if it is not set."""
+        asked = self._build.settings.get(XLA)
+        return "auto" if asked is None else bool(asked)
 
     def _compiled(self, inputs: Sequence[Any], targets: Sequence[Any]) -> Callable[[], Any]:
+        """Return a step of a compiled model; compile it, unless its user did for these targets."""
         tf, model = self._tf, self._build.model
         x = inputs[0] if len(inputs) == 1 else list(inputs)
-        outputs = tf.nest.flatten(model(x, training=False))
-        drawn = not targets
-        if drawn:
-            shapes = [tuple(y.shape) for y in outputs]
-            made = random_targets(shapes, self.task.n_classes)
-            targets = tuple(map(tf.constant, made))
-        given = self._build.as_given
-        loss = given.loss if getattr(given, "compiled", False) and not drawn else None
-        losses = tf.keras.losses
-        if loss is None:
-            loss = [
-                losses.MeanSquaredError()
-                if target.dtype.is_floating
-                else losses.SparseCategoricalCrossentropy(from_logits=True)
-                for target in targets
-            ]
+        loss = getattr(self._given, "loss", None) if targets else None
+        if not targets:
+            shapes = [tuple(y.shape) for y in tf.nest.flatten(model(x, training=False))]
+            targets = tuple(map(tf.constant, random_targets(shapes, self.task.n_classes)))
+        if not self._is_compiled:
+            self._compile(loss or self._stand_ins(targets), is_own=loss is not None)
         y = targets[0] if len(targets) == 1 else list(targets)
-        if isinstance(loss, list) and len(loss) == 1:
-            loss = loss[0]
-        if not model.compiled or model.optimizer is not self._optimizer:
-            model.compile(
-                optimizer=self._optimizer, loss=loss, jit_compile=True if self._jit else "auto"
-            )
 
         def step() -> Any:
             return model.train_on_batch(x, y, return_dict=True)["loss"]
 
         return step
 
+    def _stand_ins(self, targets: Sequence[Any]) -> Any:
+        losses = self._tf.keras.losses
+        made = [
+            losses.MeanSquaredError()
+            if target.dtype.is_floating
+            else losses.SparseCategoricalCrossentropy(from_logits=True)
+            for target in targets
+        ]
+        names = ("mean squared error" if y.dtype.is_floating else "cross-entropy" for y in targets)
+        self.loss_name = " + ".join(dict.fromkeys(names))
+        return made[0] if len(made) == 1 else made
+
+    def _compile(self, loss: Any, *, is_own: bool) -> None:
+        model, self._is_compiled = self._build.model, True
+        if is_own:
+            self.loss_name = (
+                loss if isinstance(loss, str) else f"the {type(loss).__name__} of compile()"
+            )
+        if is_own and model.compiled and model.optimizer is self._optimizer:
+            if self._jit != "auto":
+                model.jit_compile = self._jit
+                model.make_train_function(force=True)
+            return
+        model.compile(optimizer=self._optimizer, loss=loss, jit_compile=self._jit)
+
     def _taped(self, batch: Sequence[Any]) -> Callable[[], Any]:
         tf, model, optimizer = self._tf, self._build.model, self._optimizer
         loss_of = self.task.loss
         assert loss_of is not None
+        self.loss_name = f"{loss_of.__name__}(model, batch)"
 
         def forward_and_back(*batch: Any) -> Any:
             with tf.GradientTape() as tape:
@@ -150,22 +173,31 @@ class TensorFlowTraining(TensorFlowInference):
             optimizer.apply_gradients(pairs)
             return loss
 
-        function = tf.function(forward_and_back, jit_compile=self._jit or None, autograph=False)
+        if self._function is None:
+            jit = None if self._jit == "auto" else self._jit
+            self._function = tf.function(forward_and_back, jit_compile=jit, autograph=False)
 
         def step() -> Any:
-            return function(*batch).numpy()
+            return self._function(*batch).numpy()
 
         return step
+
+    def _trace_anew(self) -> None:
+        self._function = None
+        if self._build.model.compiled:
+            self._build.model.make_train_function(force=True)
 
     def learn(self, step: Callable[[], Any], n_steps: int) -> Learned:
         """Take steps from the first weights on, with an optimizer that remembers nothing."""
         model, optimizer = self._build.model, self._optimizer
+        self._remember()
+        self._keep_gradients()
         for variable, first in zip(model.variables, self._first, strict=True):
-            variable.assign(first)
-        for variable, first in zip(optimizer.variables, self._forgotten, strict=True):
-            variable.assign(first)
-        if self._rate is not None:
-            optimizer.learning_rate = self._rate
+            if GENERATOR not in variable.path:  # else every seed would be the same
+                variable.assign(first)
+        for variable, unused in zip(optimizer.variables, self._unused, strict=True):
+            variable.assign(np.zeros(variable.shape) if unused is None else unused)
+        optimizer.learning_rate = self._rate
         losses: list[float] = []
         gradients: list[Array] = []
         try:
@@ -173,47 +205,72 @@ class TensorFlowTraining(TensorFlowInference):
                 if model.compiled:
                     model.reset_metrics()  # Keras returns the mean over all steps before
                 losses.append(float(step()))
-                gradients = gradients or self._gradients()
+                gradients = gradients or [g.numpy().astype(np.float32) for g in self._gradients]
         finally:
-            if self._rate is not None:
-                optimizer.learning_rate = 0.0
-        return Learned(np.asarray(losses), gradients)
-
-    def _gradients(self) -> list[Array]:
-        """Return the gradients of a first step, as the optimizer keeps them or the weights moved.
-
-        Optimizers of Adam's family hold a first moment, which is (1 - beta_1) times the gradient.
-        """
-        optimizer = self._optimizer
-        moments, beta = getattr(optimizer, "_momentums", None), getattr(optimizer, "beta_1", None)
-        if moments and beta is not None:
-            return [np.asarray(m.numpy() / (1 - float(beta)), dtype=np.float32) for m in moments]
-        trained = {id(v) for v in self._build.model.trainable_variables}
-        return [
-            np.asarray(first - v.numpy(), dtype=np.float32)
-            for v, first in zip(self._build.model.variables, self._first, strict=True)
-            if id(v) in trained
+            optimizer.learning_rate = 0.0
+        firsts = {id(v): f for v, f in zip(model.variables, self._first, strict=True)}
+        moved = [
+            float(np.linalg.norm(np.asarray(v.numpy() - firsts[id(v)], dtype=np.float64)))
+            for v in model.trainable_variables
         ]
+        return Learned(np.asarray(losses), gradients, moved)
+
+    def _remember(self) -> None:
+        pairs = zip(self._build.model.variables, self._first, strict=True)
+        self._first = [v.numpy() if first is None else first for v, first in pairs]
+
+    def _keep_gradients(self) -> None:
+        """Have the optimizer keep the gradients that the step itself gives it, from now on."""
+        if self._gradients:
+            return
+        tf, model, optimizer = self._tf, self._build.model, self._optimizer
+        trainable = model.trainable_variables
+        self._gradients = [tf.Variable(tf.zeros(v.shape), trainable=False) for v in trainable]
+        places = dict(zip(map(id, trainable), self._gradients, strict=True))
+        update = optimizer.apply
+
+        def apply(gradients: Any, trainable_variables: Any = None) -> Any:
+            for gradient, variable in zip(gradients, trainable_variables or trainable, strict=True):
+                if gradient is not None:
+                    dense = tf.convert_to_tensor(gradient)
+                    places[id(variable)].assign(tf.cast(dense, tf.float32))
+            return update(gradients, trainable_variables)
+
+        optimizer.apply = apply
+        self._trace_anew()
+
+    def moves(self, step: Callable[[], Any]) -> bool:
+        """Compare the variables before and after some steps."""
+        trainable = self._build.model.trainable_variables
+        before = [v.numpy() for v in trainable]
+        for _ in range(_TRIED):
+            step()
+        return any(not np.array_equal(b, v.numpy()) for b, v in zip(before, trainable, strict=True))
+
+    how_to_draw = "keras.layers.Dropout and its kin, and apply image augmentation to the data"
 
     def quiet(self) -> None:
-        """Set to 0 by what layers draw random numbers, and trace the step anew."""
+        """Set to 0 the shares by which Keras's layers drop, and trace the step anew."""
         self._begin()
-        model = self._build.model
-        for layer in model._flatten_layers():
-            for owner in (layer, getattr(layer, "cell", None)):
-                for name in _DRAWING:
-                    if isinstance(getattr(owner, name, None), float):
-                        setattr(owner, name, 0.0)
-        if model.compiled:
-            model.make_train_function(force=True)
+        layers = self._tf.keras.layers
+        kinds = (layers.Dropout, layers.SpatialDropout1D, layers.SpatialDropout2D,
+                 layers.SpatialDropout3D, layers.AlphaDropout, layers.GaussianDropout)  # fmt: skip
+        for layer in self._build.model._flatten_layers():
+            if isinstance(layer, kinds):
+                layer.rate = 0.0
+            for name, value in vars(layer).items():
+                if "drop" in name and isinstance(value, float):
+                    setattr(layer, name, 0.0)
+        self._trace_anew()
 
     def nudge(self, by: float, seed: int) -> None:
         """Move the weights that each trajectory begins with."""
         self._begin()
+        self._remember()
         random = np.random.default_rng(seed)
         self._first = [
             first * (1 + by * signs(first.shape, random)).astype(first.dtype)
-            if first.dtype.kind == "f"
+            if first is not None and first.dtype.kind == "f"
             else first
             for first in self._first
         ]
@@ -227,11 +284,24 @@ class TensorFlowTraining(TensorFlowInference):
         model = self._build.as_given
         if not getattr(model, "compiled", False):
             raise UsageError("compile() the model first: its step is what is prepared")
-        if self._jit:
-            model.jit_compile = True
+        if self._jit != "auto":
+            model.jit_compile = self._jit
             model.make_train_function(force=True)
         return model
 
     def unchanged(self, arrays: Sequence[Array]) -> bool:
         """TensorFlow's tensors cannot be changed."""
         return True
+
+
+def _at_one_rate(optimizer: Any) -> Any:
+    """Return an optimizer whose rate can be set: like this one if it follows a schedule."""
+    schedule = getattr(optimizer, "_learning_rate", None)
+    if not callable(schedule):
+        return optimizer
+    config = {**optimizer.get_config(), "learning_rate": float(schedule(0))}
+    return type(optimizer).from_config(config)
+
+
+def _unless_zero(values: Array) -> Array | None:
+    return values if values.any() else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -27,6 +28,9 @@ from tuner.worker.frameworks.training import (
     stated_loss,
 )
 
+_TRIED = 3
+"""Steps at a learning rate of 0 after which the weights are compared."""
+
 
 class TorchTraining(TorchInference):
     """The timed work of a model that learns.
@@ -44,10 +48,15 @@ class TorchTraining(TorchInference):
     def __init__(self, build: TorchBuild) -> None:
         super().__init__(build)
         self._optimizer: Any = None
-        self._rates: list[Any] = []
+        self._unused: dict[str, Any] = {}
+        """The optimizer's state before its first step."""
+        self._buffers: list[Any] = []
+        """The model's buffers, likewise."""
         self._first: list[Any] = []
-        """The model's parameters and buffers as they were before the first step."""
+        """Its parameters, likewise: copied when they are needed, as timed steps do not move them.
+        """
         self._batch: tuple[Any, ...] = ()
+        self.loss_name = ""
         self.n_passes = 0
         """Backward passes of the last step."""
 
@@ -86,13 +95,16 @@ class TorchTraining(TorchInference):
                 f"optimizer() returned a {type(optimizer).__name__}; it must return a "
                 "torch.optim.Optimizer of the parameters that it is given"
             )
-        self._first = [t.detach().clone() for t in self._tensors()]
-        self._rates = [group["lr"] for group in optimizer.param_groups]
-        way = self._build.settings.get(OPTIMIZER)
-        for group in optimizer.param_groups:
-            group["lr"] = 0.0
-            if way is not None:
+        self._buffers = [b.detach().clone() for b in model.buffers()]
+        if (way := self._build.settings.get(OPTIMIZER)) is not None:
+            for group in optimizer.param_groups:
                 self._set_way(optimizer, group, str(way))
+        self._unused = copy.deepcopy(optimizer.state_dict())
+        self._stop_learning()
+
+    def _stop_learning(self) -> None:
+        for group in self._optimizer.param_groups:
+            group["lr"] = 0.0
 
     @staticmethod
     def _set_way(optimizer: Any, group: dict[str, Any], way: str) -> None:
@@ -103,10 +115,6 @@ class TorchTraining(TorchInference):
             if each in group:
                 group[each] = each == way
 
-    def _tensors(self) -> list[Any]:
-        model = self._build.model
-        return [*model.parameters(), *model.buffers()]
-
     def program(self, arrays: Sequence[Array]) -> Callable[[], Any]:
         """Bind a batch on the device; a step returns when its update is done there."""
         torch = self._build.torch
@@ -114,8 +122,9 @@ class TorchTraining(TorchInference):
         batch = tuple(self.given(torch.from_numpy(array)) for array in arrays)
         self._batch = batch
         optimizer, n_parts = self._optimizer, parts_of(self._build.settings)
-        parts = self._parts(batch, n_parts)
-        loss_of = self._loss(parts)
+        if self.task.loss is None and len(batch) == self.task.n_inputs:
+            batch = (*batch, *self._drawn(batch))
+        loss_of = self._loss(self._parts(batch, n_parts))
 
         def step() -> Any:
             optimizer.zero_grad(set_to_none=True)
@@ -153,32 +162,47 @@ class TorchTraining(TorchInference):
         n = self.task.n_inputs
         function = self._build.form.function(parts[0][:n], {})
         if (stated := self.task.loss) is not None:
+            self.loss_name = f"{stated.__name__}(model, batch)"
             return lambda index: stated_loss(stated(function, parts[index]), "loss()")
-        torch = self._build.torch
-        targets = [self._targets(part) for part in parts]
+        targets = parts[0][n:]
+        names = (
+            "mean squared error" if y.is_floating_point() else "cross-entropy" for y in targets
+        )
+        self.loss_name = " + ".join(dict.fromkeys(names))
 
         def loss_of(index: int) -> Any:
             outputs = self._floats(function(*parts[index][:n]))
-            return sum(
-                torch.nn.functional.mse_loss(output.float(), target)
-                if target.is_floating_point()
-                else torch.nn.functional.cross_entropy(
-                    output.float().reshape(-1, output.shape[-1]), target.reshape(-1)
+            if len(outputs) != len(targets):
+                raise UsageError(
+                    f"the model has {len(outputs)} outputs and its file states {len(targets)} "
+                    "targets: state one for each, or loss(model, batch)"
                 )
-                for output, target in zip(outputs, targets[index], strict=False)
-            )
+            return sum(map(self._apart, outputs, parts[index][n:]))
 
         return loss_of
 
-    def _targets(self, part: tuple[Any, ...]) -> list[Any]:
-        """Return a part's own targets, or random ones for the outputs of a call."""
-        if own := part[self.task.n_inputs :]:
-            return list(own)
-        torch = self._build.torch
-        kept = [t.detach().clone() for t in self._build.model.buffers()]
+    def _apart(self, output: Any, target: Any) -> Any:
+        """Return the loss of one output, in fp32."""
+        functional = self._build.torch.nn.functional
+        output = output.float()
+        if target.is_floating_point():
+            return functional.mse_loss(output, target)
+        if output.ndim > 1 and target.shape == output.shape[:1] + output.shape[2:]:
+            return functional.cross_entropy(output, target)  # classes come second, as it has them
+        if target.shape == output.shape[:-1]:
+            return functional.cross_entropy(output.flatten(0, -2), target.flatten())
+        raise UsageError(
+            f"an output of shape {tuple(output.shape)} has no classes for targets of shape "
+            f"{tuple(target.shape)}: state loss(model, batch)"
+        )
+
+    def _drawn(self, inputs: tuple[Any, ...]) -> list[Any]:
+        """Return random targets for the outputs of a call, which leaves the model as it was."""
+        torch, model = self._build.torch, self._build.model
+        kept = [t.detach().clone() for t in model.buffers()]
         with torch.no_grad(), self._autocast():
-            outputs = self._floats(self._build.model(*part))
-            for buffer, before in zip(self._build.model.buffers(), kept, strict=True):
+            outputs = self._floats(model(*inputs))
+            for buffer, before in zip(model.buffers(), kept, strict=True):
                 buffer.copy_(before)
         made = random_targets([tuple(y.shape) for y in outputs], self.task.n_classes)
         return [self._build.device.placed(torch.from_numpy(each)) for each in made]
@@ -195,12 +219,14 @@ class TorchTraining(TorchInference):
 
     def learn(self, step: Callable[[], Any], n_steps: int) -> Learned:
         """Take steps from the first weights on, with an optimizer that remembers nothing."""
-        torch = self._build.torch
-        self._optimizer.state.clear()
+        torch, model = self._build.torch, self._build.model
+        self._remember()
+        self._optimizer.load_state_dict(copy.deepcopy(self._unused))
         with torch.no_grad():
-            for tensor, first in zip(self._tensors(), self._first, strict=True):
-                tensor.copy_(first)
-        self._set_rates(self._rates)
+            for parameter, first in zip(model.parameters(), self._first, strict=True):
+                parameter.copy_(first)
+            for buffer, first in zip(model.buffers(), self._buffers, strict=True):
+                buffer.copy_(first)
         losses: list[float] = []
         gradients: list[Array] = []
         try:
@@ -208,8 +234,24 @@ class TorchTraining(TorchInference):
                 losses.append(float(step()))
                 gradients = gradients or [self._gradient(p) for p in self._learning()]
         finally:
-            self._set_rates([0.0] * len(self._rates))
-        return Learned(np.asarray(losses), gradients)
+            self._stop_learning()
+        firsts = dict(zip(map(id, model.parameters()), self._first, strict=True))
+        moved = [
+            float((p.detach().double() - firsts[id(p)].double()).norm()) if id(p) in firsts else 0.0
+            for p in self._learning()
+        ]
+        return Learned(np.asarray(losses), gradients, moved)
+
+    def _remember(self) -> None:
+        if not self._first:
+            self._first = [p.detach().clone() for p in self._build.model.parameters()]
+
+    def moves(self, step: Callable[[], Any]) -> bool:
+        """Compare the parameters before and after some steps."""
+        torch, before = self._build.torch, [p.detach().clone() for p in self._learning()]
+        for _ in range(_TRIED):
+            step()
+        return not all(map(torch.equal, before, self._learning()))
 
     def _learning(self) -> list[Any]:
         return [p for group in self._optimizer.param_groups for p in group["params"]]
@@ -221,20 +263,28 @@ class TorchTraining(TorchInference):
         found: Array = dense.detach().float().contiguous().cpu().numpy().copy()
         return found
 
-    def _set_rates(self, rates: Sequence[Any]) -> None:
-        for group, rate in zip(self._optimizer.param_groups, rates, strict=True):
-            group["lr"] = rate
+    how_to_draw = (
+        "torch.nn.Dropout, or F.dropout by an attribute of the module with `drop` in its name"
+    )
 
     def quiet(self) -> None:
-        """Leave the norms alone in training: dropout and the like ask their module for its mode."""
-        norms = self._build.torch.nn.modules.batchnorm._NormBase
+        """Set the shares of dropout to 0, by which modules and their functions draw.
+
+        Not by eval(): modules do other things, too, only in training.
+        """
         self._begin()
+        dropouts = self._build.torch.nn.modules.dropout._DropoutNd
         for module in self._build.model.modules():
-            module.training = isinstance(module, norms)
+            if isinstance(module, dropouts):
+                module.p = 0.0
+            for name, value in vars(module).items():
+                if "drop" in name and isinstance(value, float):
+                    setattr(module, name, 0.0)
 
     def nudge(self, by: float, seed: int) -> None:
         """Move the weights that each trajectory begins with."""
         self._begin()
+        self._remember()
         random = np.random.default_rng(seed)
         for first in self._first:
             if first.is_floating_point():
