@@ -53,7 +53,16 @@ def test_the_default_trains_as_its_reference_does(folder: Path, framework: str) 
     assert checked.check.n_inputs == 4
 
 
-@pytest.mark.parametrize("broken", ["detached", "frozen", "adding", "constant", "underflow"])
+@pytest.mark.parametrize(
+    "broken",
+    [
+        "detached",
+        *(
+            pytest.param(each, marks=pytest.mark.slow)
+            for each in ("frozen", "adding", "constant", "underflow")
+        ),
+    ],
+)
 def test_a_step_that_learns_otherwise_is_wrong(folder: Path, broken: str) -> None:
     with launched(folder, "torch", {}, broken=broken) as launch:
         launch.prepare()
@@ -66,8 +75,8 @@ def test_a_step_that_learns_otherwise_is_wrong(folder: Path, broken: str) -> Non
     "settings",
     [
         {"torch.optimizer": "fused"},
-        {"torch.optimizer": "foreach"},
-        {"torch.optimizer": "for_loop"},
+        pytest.param({"torch.optimizer": "foreach"}, marks=pytest.mark.slow),
+        pytest.param({"torch.optimizer": "for_loop"}, marks=pytest.mark.slow),
         pytest.param(
             {"torch.compile.mode": "default"}, marks=[pytest.mark.slow, needs("a C++ compiler")]
         ),
@@ -82,6 +91,7 @@ def test_a_setting_of_training_is_in_force(folder: Path, settings: dict[str, Val
     assert isinstance(checked, Checked), checked
 
 
+@pytest.mark.slow
 def test_parts_of_a_batch_are_wrong_where_a_norm_takes_their_statistics(folder: Path) -> None:
     with launched(folder, "torch", {"torch.accumulation": 2}) as launch:
         item = launch.read_back()["torch.accumulation"]
@@ -91,6 +101,7 @@ def test_parts_of_a_batch_are_wrong_where_a_norm_takes_their_statistics(folder: 
     assert checked.outcome is Outcome.WRONG_OUTPUT
 
 
+@pytest.mark.slow
 def test_an_optimizer_without_the_asked_way_does_not_apply(folder: Path) -> None:
     with launched(folder, "torch", {"torch.optimizer": "fused"}, broken="rprop") as launch:
         launch.begin()
@@ -120,6 +131,7 @@ def test_dropout_of_keras_is_left_out_of_the_comparison(folder: Path) -> None:
     assert isinstance(checked, Checked), checked
 
 
+@pytest.mark.slow
 def test_parts_of_a_batch_train_alike_without_norms(folder: Path) -> None:
     with launched(folder, "torch", {"torch.accumulation": 2}, "fc") as launch:
         launch.prepare()
@@ -142,9 +154,14 @@ def test_a_setting_of_keras_is_in_force(folder: Path, settings: dict[str, Value]
     ("function", "told"),
     [
         ("nan", "not finite"),
-        ("in_place", "changes its inputs in place"),
-        ("frozen", "nothing to train"),
-        ("no_floats", "no tensor of floats"),
+        *(
+            pytest.param(*each, marks=pytest.mark.slow)
+            for each in (
+                ("in_place", "changes its inputs in place"),
+                ("frozen", "nothing to train"),
+                ("no_floats", "no tensor of floats"),
+            )
+        ),
     ],
 )
 def test_what_cannot_be_trained_is_refused_with_the_reason(function: str, told: str) -> None:
