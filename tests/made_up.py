@@ -29,7 +29,7 @@ from tuner.output import report
 from tuner.output.figures.drawing import NotDrawn
 from tuner.record.configuration import Configuration, Value
 from tuner.record.launch import Interference, ReadBack
-from tuner.record.load import SCENARIOS
+from tuner.record.load import INFERENCE, SCENARIOS
 from tuner.record.outcome import Ending, Outcome
 from tuner.record.protocol import Command, Describe, MakeReference, Reply
 from tuner.record.workload import ModelCard, ModelFacts, ModelRef
@@ -99,10 +99,10 @@ def made_up(
 
 
 @functools.cache
-def described() -> tuple[ModelCard, ModelFacts]:
+def described(mode: str = INFERENCE) -> tuple[ModelCard, ModelFacts]:
     """Return what the fake's worker tells: no parameter of the fake changes it."""
     ref, card = find_model("fake", MODELS)
-    facts = describe_model(ref, "fake", 0)
+    facts = describe_model(ref, "fake", 0, mode=mode)
     # on this clock a launch costs the same on every host
     return card, msgspec.structs.replace(facts, import_s=START_S, build_s=0.0, call_s=SLICE_S)
 
@@ -143,7 +143,7 @@ class MadeUpFake:
         if not is_fake and not isinstance(command, Describe | MakeReference):
             return THIS_HOST.ask(command, models, waiting, gpu, then)
         any_source = MadeUp(lambda _: 0.0, clock=self.clock)
-        card, facts = described()
+        card, facts = described(getattr(command, "mode", INFERENCE))
         card = msgspec.structs.replace(card, name=models[0].name)  # of a file that is the fake's
         return _testbed(any_source, card, facts).ask(command, models, waiting, gpu, then)
 

@@ -32,6 +32,19 @@ CASES = {
         "it is there for fake",
     ),
     "unknown scenario": (("--model", "fake", "--scenario", "of-line"), "did you mean offline"),
+    "unknown mode": (("--model", "fake", "--mode", "trainig"), "did you mean training"),
+    "training and requests": (
+        ("--model", "fake", "--mode", "training", "--scenario", "server"),
+        "--mode training takes step after step",
+    ),
+    "training and answers": (
+        ("--model", "fake", "--mode", "inference", "--scenario", "training"),
+        "--mode inference contradicts --scenario training",
+    ),
+    "training at several batches": (
+        ("--model", "fake", "--hw", "fake", "--mode", "training", "--set", "workload.batch=4,16"),
+        "another batch trains otherwise, so that training has one: --batch N",
+    ),
     "unknown numerics": (("--model", "fake", "--numerics", "some"), "allowed: both, same"),
     "nothing to learn from": (
         ("--model", "fake", "--hw", "fake", "--learn-from", "nowhere"),

@@ -169,3 +169,18 @@ def test_nothing_beyond_a_bound_is_recommended(tmp_path: Path) -> None:
     assert result["verdict"] != "faster"
     assert any("the default itself exceeds the bound" in text for text in result["warnings"])
     assert result["default"]["over_bound"]
+
+
+def test_training_is_tuned_at_one_batch_and_says_what_it_learns(tmp_path: Path) -> None:
+    result = made_up_study(tmp_path, MODEL, "20s", *SMALL, "--mode", "training")
+    jsonschema.validate(result, json.loads(RESULT_SCHEMA.read_text()))
+    assert (result["scenario"], result["batches"]) == ("training", [16])  # the largest stated
+    assert result["objective"]["metric"] == "throughput"
+    assert result["winners"]["same_precision"]["verdict"] == "faster"
+    assert result["model_facts"]["learns"].startswith("the fake's loss")
+    report = (tmp_path / "out/report.md").read_text()
+    assert "steps of batch 16: the fake's loss" in report
+    assert "-- python train.py" in report
+    assert "prepare_training(model, optimizer)" in report
+    shipped = read_recommendation(tmp_path / "out/recommended.toml")
+    assert shipped.workload.mode == "training"
