@@ -25,9 +25,8 @@ from tuner.record.recommendation import INSTANCES_VARIABLE, Recommendation
 from tuner.space.catalogue import is_applied_inside
 from tuner.space.chosen import chosen, is_index
 from tuner.space.recommended import read_recommended
-from tuner.worker.frameworks import Framework, prepared
+from tuner.worker.frameworks import Framework, prepared, prepared_to_learn
 from tuner.worker.frameworks import framework as adapter_for
-from tuner.worker.frameworks.training import Trainer
 
 _LAUNCH = "launch"
 
@@ -85,8 +84,7 @@ class Applied:
         self._begin(TRAINING)
         self._adapter.build.adopt(model)
         self._adapter.build.place(self.settings)
-        trainer: Trainer = self._adapter.work  # type: ignore[assignment]
-        return trainer.prepared_to_learn(optimizer)
+        return prepared_to_learn(self._adapter, optimizer)
 
     def _begin(self, mode: str) -> None:
         if self._mode != mode:

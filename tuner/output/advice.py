@@ -12,7 +12,7 @@ import msgspec
 from tuner.output.headline import class_name
 from tuner.output.phrases import settings
 from tuner.record.configuration import Value
-from tuner.record.load import SCENARIOS, TRAINING
+from tuner.record.load import TRAINING, mode_of
 from tuner.record.result import Result
 from tuner.record.workload import PROGRAM, SERVICE
 from tuner.space.catalogue import describe, is_applied_inside
@@ -50,7 +50,7 @@ def to_apply(result: Result) -> list[str]:
     winner = result.winners[result.recommended_class].configuration
     lines = []
     if any(map(is_applied_inside, winner)):
-        is_training = SCENARIOS[result.scenario].mode == TRAINING
+        is_training = mode_of(result.scenario) == TRAINING
         call = "prepare_training(model, optimizer)" if is_training else "prepare(model)"
         lines.append(f'model = tuner.apply("recommended.toml").{call}')
     elif result.model_facts is not None and result.model_facts.form == SERVICE:

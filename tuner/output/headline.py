@@ -21,7 +21,7 @@ from tuner.record.figures import duration, figure
 from tuner.record.identities import card
 from tuner.record.interval import Interval
 from tuner.record.journal import Phase
-from tuner.record.load import INFERENCE, SCENARIOS, TRAINING
+from tuner.record.load import INFERENCE, TRAINING, mode_of
 from tuner.record.output_check import OutputCheck
 from tuner.record.result import Result, Verdict, WinnerSection
 from tuner.record.winner_class import WinnerClass
@@ -252,7 +252,7 @@ def next_steps(result: Result, folder: Path = Path(), files: Path = Path()) -> l
     commands that need its files will be typed.
     """
     steps = []
-    program = ANY_PROGRAM[SCENARIOS[result.scenario].mode]
+    program = ANY_PROGRAM[mode_of(result.scenario)]
     for line in class_lines(result):
         winner = result.winners[line.winner_class]
         if winner.verdict != "faster" or _earlier(result, line.winner_class):

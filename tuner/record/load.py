@@ -139,6 +139,13 @@ SCENARIOS = {
         mode=TRAINING,
     ),
 }
+
+
+def mode_of(scenario: str) -> str:
+    """Return a scenario's mode; of one that this version does not know, inference."""
+    return SCENARIOS[scenario].mode if scenario in SCENARIOS else INFERENCE
+
+
 _MOST_SERVED = 256
 """Samples in a server's batch: of more, the first would wait too long for the last."""
 

@@ -100,19 +100,15 @@ class TrainingSession(Session):
         before = [array.copy() for array in arrays]  # PyTorch's tensors share their memory
         try:
             step = work.program(arrays)
-            moves = work.moves(step)
-            learned = work.learn(step, _N_STEPS)
+            step()
         except UsageError:
             raise
         except Exception as error:
             if not stated or isinstance(error, self.framework.build.out_of_memory_errors()):
                 raise
-            first_line = str(error).strip().partition("\n")[0]
-            raise UsageError(
-                f"loss(model, batch) raised {type(error).__name__}: {first_line}; the batch that "
-                f"it is given holds {len(self._spec.inputs)} inputs and {len(self._spec.targets)} "
-                "targets, which MODEL states: targets=(Integers((), 0, 9),)"
-            ) from error
+            raise UsageError(self._fault_of_loss(error)) from error
+        moves = work.moves(step)
+        learned = work.learn(step, _N_STEPS)
         sizes = [float(np.abs(g).max(initial=0.0)) for g in learned.gradients]
         if not np.isfinite([*learned.losses, *sizes]).all():
             losses = ", ".join(f"{loss:.4g}" for loss in learned.losses)
@@ -133,6 +129,23 @@ class TrainingSession(Session):
                 "a step changes its inputs in place, so that the next one is given others: let the "
                 "model work on a copy of them"
             )
+
+    def _fault_of_loss(self, error: Exception) -> str:
+        """Say what a file's loss raised, and what it was given."""
+        first_line = str(error).strip().partition("\n")[0].rstrip(".")
+        spec = self._spec
+        given = [f"{len(spec.inputs)} array(s) of inputs", f"{len(spec.targets)} of targets"]
+        text = (
+            f"{self._work.loss_name} raised {type(error).__name__}: {first_line}; its batch holds "
+            f"{' and '.join(given)}"
+        )
+        if spec.targets:
+            return text
+        return (
+            f"{text}. Targets are stated in the file: MODEL = Model(..., targets=(Integers((), 0, "
+            "9),)) gives it a class from 0 to 9 for each sample; or let the function return them "
+            "in its batch"
+        )
 
     def _outputs(
         self, batch: int, n_inputs: int, sample_seed: int

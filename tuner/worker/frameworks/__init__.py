@@ -243,3 +243,12 @@ def prepared(adapter: Framework) -> Any:
     from tuner.worker.frameworks.calls import Calls
 
     return adapter.work.prepared(Calls(adapter.work))
+
+
+def prepared_to_learn(adapter: Framework, optimizer: Any) -> Any:
+    """Return the placed model of an adapter for training, for a loop of the user's own.
+
+    Raises UsageError for an optimizer that the settings need and that is not given.
+    """
+    model: Any = adapter.work.prepared_to_learn(optimizer)  # type: ignore[attr-defined]
+    return model

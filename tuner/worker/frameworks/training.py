@@ -95,6 +95,15 @@ class Trainer(Work, Protocol):
         """Tell whether the batch that was bound last still holds these arrays."""
 
 
+def stated_optimizer(make: Callable[..., Any], *parameters: Any) -> Any:
+    """Call a file's optimizer(); raises UsageError for whatever it raises."""
+    try:
+        return make(*parameters)
+    except Exception as error:
+        first_line = str(error).strip().partition("\n")[0]
+        raise UsageError(f"optimizer() raised {type(error).__name__}: {first_line}") from error
+
+
 def stated_loss(loss: Any, where: str) -> Any:
     """Return a loss as a scalar; raises UsageError if it is none. where: who returned it."""
     shape = getattr(loss, "shape", None)

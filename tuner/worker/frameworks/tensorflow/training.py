@@ -20,6 +20,7 @@ from tuner.worker.frameworks.training import (
     random_targets,
     signs,
     stated_loss,
+    stated_optimizer,
 )
 
 _TRIED = 3
@@ -76,7 +77,7 @@ class TensorFlowTraining(TensorFlowInference):
         if not model.trainable_variables:
             raise UsageError("no variable of the model is trainable: there is nothing to train")
         make = self.task.optimizer
-        optimizer = make() if make else getattr(self._given, "optimizer", None)
+        optimizer = stated_optimizer(make) if make else getattr(self._given, "optimizer", None)
         optimizer = optimizer or tf.keras.optimizers.AdamW()
         if not isinstance(optimizer, tf.keras.optimizers.Optimizer):
             raise UsageError(

@@ -309,8 +309,10 @@ def _optimizer(seen: Seen) -> ReadBack | None:
     if not seen.updates:
         return None
     way = next((w for w in ("fused", "foreach") if seen.updates.get(w)), "for_loop")
-    how = ", ".join(f"{n} {w} operators" for w, n in seen.updates.items())
-    return ReadBack(OPTIMIZER, seen.asked.get(OPTIMIZER), way, "effective", f"an update: {how}")
+    others = sum(seen.updates.values()) - seen.updates[way]
+    how = f"{seen.updates[way]} operators of an update are {way}"
+    how += f", {others} of others, such as counts of steps" if others else ""
+    return ReadBack(OPTIMIZER, seen.asked.get(OPTIMIZER), way, "effective", how)
 
 
 def _accumulation(seen: Seen) -> ReadBack | None:

@@ -26,6 +26,7 @@ from tuner.worker.frameworks.training import (
     random_targets,
     signs,
     stated_loss,
+    stated_optimizer,
 )
 
 _TRIED = 3
@@ -89,12 +90,13 @@ class TorchTraining(TorchInference):
                 "no parameter of the model requires a gradient: there is nothing to train"
             )
         make = self.task.optimizer or torch.optim.AdamW
-        self._optimizer = optimizer = make(learning)
+        optimizer = stated_optimizer(make, learning)
         if not isinstance(optimizer, torch.optim.Optimizer):
             raise UsageError(
                 f"optimizer() returned a {type(optimizer).__name__}; it must return a "
                 "torch.optim.Optimizer of the parameters that it is given"
             )
+        self._optimizer = optimizer
         self._buffers = [b.detach().clone() for b in model.buffers()]
         if (way := self._build.settings.get(OPTIMIZER)) is not None:
             for group in optimizer.param_groups:
