@@ -35,7 +35,7 @@ CASES = {
     "unknown mode": (("--model", "fake", "--mode", "trainig"), "did you mean training"),
     "training and requests": (
         ("--model", "fake", "--mode", "training", "--scenario", "server"),
-        "--mode training takes step after step",
+        "--mode training contradicts --scenario server",
     ),
     "training and answers": (
         ("--model", "fake", "--mode", "inference", "--scenario", "training"),

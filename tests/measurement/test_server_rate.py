@@ -93,7 +93,7 @@ def test_overloaded_trials_do_not_hold_a_rate_down_that_later_ones_show_to_be_ke
 
 
 def test_a_rate_is_not_kept_where_nothing_near_it_is_late() -> None:
-    """The window moved to a rate at which, trial after trial, nobody is late."""
+    """The window moved to a rate at which, trial after trial, no request is late."""
     late = [Trial(60.0, 600, 120), Trial(70.0, 600, 170)]
     by_late_alone = by_shares(late, ALLOWED, USUAL_SLOPE).rate
     kept = [Trial(by_late_alone * by, 1000, 0) for by in (0.8, 0.95, 1.1)] * 3

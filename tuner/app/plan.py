@@ -145,10 +145,7 @@ def plan(
     scenario = SCENARIOS[request.scenario]
     known = knob_ids(profile, meant, card.form, scenario.mode, is_served=scenario.is_served)
     check_known(request.restrictions, known)
-    batch = request.batch if request.batch is not None else scenario.batch
-    if scenario.mode == TRAINING:
-        fixed = request.restrictions.fixed.get(BATCH)
-        batch = batch or (fixed if isinstance(fixed, int) else max(card.batches))
+    batch = _only_batch(request, card)
     if batch is not None:
         card = _at_batch(card, batch, request.restrictions)
         ref = msgspec.structs.replace(ref, batch=batch)  # whatever else it states is never called
@@ -234,6 +231,14 @@ def _with_tolerance(card: ModelCard, tolerance: float) -> ModelCard:
             "precision; set accuracy_loss in its Model"
         )
     return msgspec.structs.replace(card, tolerance=tolerance)
+
+
+def _only_batch(request: Request, card: ModelCard) -> int | None:
+    """Return the one batch size that is tuned; None if the batch is a setting."""
+    scenario, fixed = SCENARIOS[request.scenario], request.restrictions.fixed.get(BATCH)
+    if request.batch is not None or scenario.mode != TRAINING:
+        return scenario.batch if request.batch is None else request.batch
+    return fixed if isinstance(fixed, int) else max(card.batches)
 
 
 def _at_batch(card: ModelCard, batch: int, restrictions: Restrictions) -> ModelCard:

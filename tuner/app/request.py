@@ -232,19 +232,17 @@ def scenario_of(scenario: str | None, mode: str | None, *, is_served: bool) -> s
 
     is_served: whether a server is tuned.
     """
+    usual = SERVER if is_served else OFFLINE
     if mode is None:
-        return scenario or (SERVER if is_served else OFFLINE)
+        return scenario or usual
     _check_choice("--mode", mode, (INFERENCE, TRAINING))
-    if mode == TRAINING:
-        if scenario not in (None, TRAINING):
-            raise UsageError(
-                f"--mode training takes step after step, and --scenario {scenario} is how "
-                "requests arrive at a model that answers: leave out one of them"
-            )
-        return TRAINING
-    if scenario == TRAINING:
-        raise UsageError("--mode inference contradicts --scenario training: leave out one of them")
-    return scenario or (SERVER if is_served else OFFLINE)
+    found = scenario or (TRAINING if mode == TRAINING else usual)
+    if (found == TRAINING) != (mode == TRAINING):
+        raise UsageError(
+            f"--mode {mode} contradicts --scenario {scenario}: training has one scenario, step "
+            "after step, and the others are of inference; leave out one of them"
+        )
+    return found
 
 
 def _check_arrivals(request: Request) -> None:

@@ -48,7 +48,8 @@ _OVERLOADED = 0.3
 """Share of late requests from which on a trial says only that its rate is too high: the queue grew
 all along, and how many were late depends on how long the trial went on."""
 _MANY_TIMES = 10.0
-"""At least so many times the allowed share: a bound on the median allows half of them."""
+"""Multiple of the allowed share that an overloaded trial exceeds as well: of a bound on the median,
+half of the requests may be late."""
 _MOST_WINDOWS = 5
 """Times that the window of trials is moved to the fitted rate."""
 _FAR = 1.15

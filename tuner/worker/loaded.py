@@ -83,7 +83,11 @@ class LoadedModel:
         self._source = source
         stated = source.state()
         self._spec, self._accuracy = as_called(stated, ref.batch, ref.batch_dim), source.accuracy
+        self._is_loaded()
         return time.perf_counter() - start
+
+    def _is_loaded(self) -> None:
+        """Do what a kind of session does once the model is there."""
 
     def _seed_all(self, seed: int) -> None:
         """Seed the random numbers from which a user's file may draw weights or outputs."""

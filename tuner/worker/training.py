@@ -11,15 +11,12 @@ itself.
 from __future__ import annotations
 
 import math
-from pathlib import Path
 from typing import cast
 
 import numpy as np
 
 from tuner.errors import UsageError
-from tuner.record.load import INFERENCE
 from tuner.record.output_check import Bounds, OutputCheck, bounds_of
-from tuner.record.workload import CPU, ModelRef
 from tuner.worker import check, reference
 from tuner.worker.frameworks import Array
 from tuner.worker.frameworks.training import Task, Trainer
@@ -51,18 +48,9 @@ _PER_BATCH = 3
 class TrainingSession(Session):
     """The state of a launch inside the worker, of a model that learns."""
 
-    def _load(
-        self,
-        ref: ModelRef,
-        name: str,
-        seed: int,
-        mode: str = INFERENCE,
-        device: str = CPU,
-        weights: Path | None = None,
-    ) -> float:
-        """Build the model, and tell the framework what it learns."""
-        taken_s = super()._load(ref, name, seed, mode, device, weights)
-        loss, optimizer = self._source.learning(name)
+    def _is_loaded(self) -> None:
+        """Tell the framework what the model learns."""
+        loss, optimizer = self._source.learning(self._framework_name)
         self._work.task = Task(
             loss,
             optimizer,
@@ -70,7 +58,6 @@ class TrainingSession(Session):
             len(self._spec.inputs),
             self._spec.batch_dim or 0,
         )
-        return taken_s
 
     @property
     def _work(self) -> Trainer:

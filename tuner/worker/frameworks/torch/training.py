@@ -188,7 +188,7 @@ class TorchTraining(TorchInference):
         functional = self._build.torch.nn.functional
         output = output.float()
         if target.is_floating_point():
-            return functional.mse_loss(output, target)
+            return functional.mse_loss(output, target.float())
         if output.ndim > 1 and target.shape == output.shape[:1] + output.shape[2:]:
             return functional.cross_entropy(output, target)  # classes come second, as it has them
         if target.shape == output.shape[:-1]:
