@@ -14,6 +14,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib.util import cache_from_source
 from pathlib import Path
 
 _LEFT_OUT = shutil.ignore_patterns(".git", ".venv", "build", "dist", "__pycache__", ".*_cache")
@@ -59,6 +60,8 @@ class Checkout:
             return self._run(tests)
         finally:
             shutil.copy2(self.root / path, changed)
+            # Python takes it for that of the restored text: same size, same second
+            Path(cache_from_source(str(changed))).unlink(missing_ok=True)
 
     def _run(self, tests: Sequence[str]) -> Run:
         chosen, log, temporary = (self.tree.with_name(n) for n in ("chosen", "log", "tmp"))

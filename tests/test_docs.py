@@ -155,6 +155,7 @@ def test_a_command_about_a_study_does_what_it_says(
         monkeypatch.setattr("tuner.app.plan.find_model", lambda *_, **more: found)
         monkeypatch.setattr("tuner.app.plan.describe_model", lambda *_: model(TORCH_DEFAULTS))
     words = words_of(line, reports)
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")  # `python`
     # what runs a program becomes that program
     done = run(*words, cwd=reports) if words[0] == "run" else here(*words)
     assert done.returncode == 0, done.stderr

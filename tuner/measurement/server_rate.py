@@ -9,7 +9,8 @@ with an idle server (a regenerative estimate, Glynn 2006, doi:10.1016/S0927-0507
 There are two estimates of the rate, each from the trials of all launches of a configuration:
 
 - By shares alone. The share p is modelled as ln p = a + s ln(rate) near the rate in question, and
-  the counts of late requests are fitted by quasi-Poisson regression.
+  the counts of late requests are fitted by quasi-Poisson regression. A launch's rates count in
+  proportion to its speed, if all launches were timed.
 - By simulation. The requests of every trial are sent to a simulation of the server too, whose
   service times are those that the launch showed. Its rates are scaled by one factor, the same for
   all, so that as many of its requests are late as of the real ones. The rate is the one that the
@@ -146,7 +147,7 @@ def fit(launches: Sequence[Launched], allowed: float) -> Fit:
     scale = _log_scale(launches)
     if scale is not None and _agrees(launches, scale):
         return _by_simulation(launches, scale)
-    return by_shares([t for launch in launches for t in launch.trials], allowed, _slope(launches))
+    return _by_shares(launches, allowed, _slope(launches))
 
 
 def log_rates(
@@ -178,7 +179,7 @@ def log_rates(
         scale = None if whole.log_scale is None else _log_scale(others)
         if scale is not None:
             return _by_simulation(others, scale).log_rate
-        return by_shares([t for each in others for t in each.trials], allowed, slope).log_rate
+        return _by_shares(others, allowed, slope).log_rate
 
     left_out = [without(k) for k in range(len(launches))]
     mean = statistics.fmean(left_out)
@@ -198,7 +199,7 @@ def _as_wide_as_clusters(
     """
     near = [
         (trial, trial.n_requests * allowed * math.exp(at))
-        for launch in launches
+        for launch in _as_fast_as_the_mean(launches)
         for trial in launch.trials
         if abs(at := found.slope * (math.log(trial.rate) - found.log_rate)) <= _NEAR
     ]
@@ -220,14 +221,19 @@ def _slope(launches: Sequence[Launched]) -> float:
 
 
 def by_shares(trials: Sequence[Trial], allowed: float, expected_slope: float) -> Fit:
-    """Fit the rate to the shares of late requests alone, of at least one trial.
+    """Fit the rate to the shares of late requests alone, of at least one trial of one launch.
 
     The rate lies within a factor of 1.3 of those that were tried.
     """
+    return _by_shares([Launched(trials)], allowed, expected_slope)
+
+
+def _by_shares(launches: Sequence[Launched], allowed: float, expected_slope: float) -> Fit:
+    launches = _as_fast_as_the_mean(launches)
+    trials = [t for launch in launches for t in launch.trials]
     lowest, highest = min(t.rate for t in trials), max(t.rate for t in trials)
-    too_high = _least_overloaded(trials, allowed)
-    useful = [t for t in trials if t.rate < too_high or not _is_overloaded(t, allowed)]
-    near = useful = useful or list(trials)
+    too_high = [t for launch in launches for t in _overloaded(launch.trials, allowed)]
+    near = useful = [t for t in trials if t not in too_high] or trials
     found = _regression(near, allowed, expected_slope)
     for _ in range(_MOST_WINDOWS):
         closer = _within(useful, found)
@@ -235,23 +241,39 @@ def by_shares(trials: Sequence[Trial], allowed: float, expected_slope: float) ->
             break
         near = closer
         found = _regression(near, allowed, expected_slope)
-    most = min(highest * _STEP, too_high)
+    kept = _most_kept(trials, allowed)  # by a faster launch, perhaps
+    most = min([highest * _STEP, *(t.rate for t in too_high if t.rate > kept)])
     bounded = min(max(found.log_rate, math.log(lowest / _STEP)), math.log(most))
     return found._replace(log_rate=bounded)
 
 
-def _is_overloaded(trial: Trial, allowed: float) -> bool:
-    return trial.n_late > max(_OVERLOADED, _MANY_TIMES * allowed) * trial.n_requests
+def _as_fast_as_the_mean(launches: Sequence[Launched]) -> list[Launched]:
+    """Return launches with the rates that they would have been sent, had all been equally fast.
+
+    Where the models tell how fast each was: what they say of differences holds where they are wrong
+    about the rate itself.
+    """
+    rates = [launch.model.rate for launch in launches if launch.model is not None]
+    if len(rates) < len(launches) or max(rates) > _ALIKE * min(rates):
+        return list(launches)
+    mean = statistics.geometric_mean(rates)
+    return [
+        launch._replace(trials=[t._replace(rate=t.rate * mean / rate) for t in launch.trials])
+        for launch, rate in zip(launches, rates, strict=True)
+    ]
 
 
-def _least_overloaded(trials: Sequence[Trial], allowed: float) -> float:
-    """Return the lowest rate at which the queue grew all along; infinite if it never did.
+def _overloaded(trials: Sequence[Trial], allowed: float) -> list[Trial]:
+    """Return the trials of a launch in which the queue grew all along.
 
     Where a higher rate was kept, it was a pause of the server that made so many late: they count.
     """
-    kept = max((t.rate for t in trials if t.n_late <= allowed * t.n_requests), default=0.0)
-    return min((t.rate for t in trials if _is_overloaded(t, allowed) and t.rate > kept),
-               default=math.inf)  # fmt: skip
+    kept, share = _most_kept(trials, allowed), max(_OVERLOADED, _MANY_TIMES * allowed)
+    return [t for t in trials if t.n_late > share * t.n_requests and t.rate > kept]
+
+
+def _most_kept(trials: Sequence[Trial], allowed: float) -> float:
+    return max((t.rate for t in trials if t.n_late <= allowed * t.n_requests), default=0.0)
 
 
 def _within(trials: Sequence[Trial], found: Fit) -> list[Trial]:
@@ -321,7 +343,7 @@ def _near(pairs: Sequence[_Pair], log_scale: float) -> list[_Pair]:
 def _log_scale(launches: Sequence[Launched]) -> float | None:
     """Return the scale of rates at which the models are as often late as the real servers.
 
-    None if there are no models.
+    None if there are no models, or no scale makes them so.
     """
     pairs = _pairs(launches)
     if pairs is None:
@@ -337,7 +359,7 @@ def _log_scale(launches: Sequence[Launched]) -> float | None:
         steps = found
         if is_settled:
             break
-    return steps * SCALE_STEP
+    return steps * SCALE_STEP if abs(steps) < _MOST_STEPS else None
 
 
 def _crossing(n_late: Callable[[int], int], wanted: int) -> float:
