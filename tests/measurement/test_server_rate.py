@@ -11,6 +11,7 @@ from tuner.measurement.server_rate import (
     STEPS,
     USUAL_SLOPE,
     Launched,
+    Speed,
     Trial,
     by_shares,
     fit,
@@ -46,6 +47,7 @@ class Modelled:
 
     def __init__(self, edge: float = EDGE, slope: float = SLOPE) -> None:
         self.rate, self.slope = edge, slope
+        self.speed = Speed(math.log(edge), 0.0)
         self.luck: dict[int, float] = {}
         """Factor of the late requests by the seed of the arrivals."""
 

@@ -94,8 +94,21 @@ class Trial(NamedTuple):
     """Of the arrivals, if they can be simulated."""
 
 
+class Speed(NamedTuple):
+    """How fast a server is, by its timed calls."""
+
+    log: float
+    """Logarithm, in any unit that all launches share."""
+    sd: float
+    """Its error."""
+
+
 class Model(Protocol):
     """A simulated server."""
+
+    @property
+    def speed(self) -> Speed:
+        """How fast it was timed."""
 
     @property
     def rate(self) -> float:
@@ -250,16 +263,24 @@ def _by_shares(launches: Sequence[Launched], allowed: float, expected_slope: flo
 def _as_fast_as_the_mean(launches: Sequence[Launched]) -> list[Launched]:
     """Return launches with the rates that they would have been sent, had all been equally fast.
 
-    Where the models tell how fast each was: what they say of differences holds where they are wrong
-    about the rate itself.
+    How fast each was is known by its timed calls, with an error: of the difference to the mean, the
+    share counts that is no error (the reliability of a measurement with noise; Fuller 1987,
+    Measurement Error Models, section 1.1).
     """
-    rates = [launch.model.rate for launch in launches if launch.model is not None]
-    if len(rates) < len(launches) or max(rates) > _ALIKE * min(rates):
+    speeds = [launch.model.speed for launch in launches if launch.model is not None]
+    if len(speeds) < max(2, len(launches)):
         return list(launches)
-    mean = statistics.geometric_mean(rates)
+    logs = [speed.log for speed in speeds]
+    scatter = statistics.variance(logs)
+    if not scatter or max(logs) - min(logs) > math.log(_ALIKE):
+        return list(launches)
+    share = max(0.0, 1 - statistics.fmean(speed.sd**2 for speed in speeds) / scatter)
+    mean = statistics.fmean(logs)
     return [
-        launch._replace(trials=[t._replace(rate=t.rate * mean / rate) for t in launch.trials])
-        for launch, rate in zip(launches, rates, strict=True)
+        launch._replace(
+            trials=[t._replace(rate=t.rate * math.exp(share * (mean - log))) for t in launch.trials]
+        )
+        for launch, log in zip(launches, logs, strict=True)
     ]
 
 

@@ -12,7 +12,16 @@ import statistics
 from collections.abc import Sequence
 
 from tuner.measurement.queueing import IDLE, waited
-from tuner.measurement.server_rate import SCALE_STEP, Fit, Launched, Trial, fit, log_rates, misses
+from tuner.measurement.server_rate import (
+    SCALE_STEP,
+    Fit,
+    Launched,
+    Speed,
+    Trial,
+    fit,
+    log_rates,
+    misses,
+)
 from tuner.record.arrivals import at_random
 from tuner.record.launch import LaunchRecord, Purpose, Slice
 from tuner.record.load import Slo
@@ -45,6 +54,7 @@ class SimulatedServer:
         self.rate, self.slope = taken.served.long_run, taken.served.slope
         self._batching = taken.served.batching
         self._service_s = service_times(taken)
+        self.speed = _speed(list(self._service_s.values()))
         self._bound_s = slo.seconds
         self._known: dict[tuple[Trial, int], int] = {}
 
@@ -57,6 +67,17 @@ class SimulatedServer:
             waited_s = waited(self._batching, self._service_s, due, trial.seed)
             self._known[trial, steps] = sum(each > self._bound_s for each in waited_s)
         return self._known[trial, steps]
+
+
+def _speed(service_s: Sequence[Sequence[float]]) -> Speed:
+    """Return the speed over all sizes of batches. service_s: of each, its timed seconds."""
+    means = [statistics.fmean(each) for each in service_s]
+    errors = [
+        statistics.stdev(each) / mean / math.sqrt(len(each)) if len(each) > 1 else 0.0
+        for each, mean in zip(service_s, means, strict=True)
+    ]
+    n = len(means)
+    return Speed(-sum(map(math.log, means)) / n, math.hypot(*errors) / n)
 
 
 _simulated = functools.lru_cache(maxsize=256)(SimulatedServer)
