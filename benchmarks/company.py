@@ -45,6 +45,7 @@ from tuner.measurement.replication import Scatter
 from tuner.measurement.steps import SLICE_S
 from tuner.record.configuration import Configuration
 from tuner.record.launch import Purpose
+from tuner.record.load import INFERENCE, OFFLINE, TRAINING
 from tuner.record.objective import THROUGHPUT, Objective
 from tuner.record.store import Store
 from tuner.record.workload import ModelFacts, Workload
@@ -86,10 +87,12 @@ class Alone:
 
 
 @contextmanager
-def bench_for(model: str, framework: str = "torch") -> Iterator[Bench]:
-    """Yield a bench for a model, offline, in a folder that is gone afterwards."""
+def bench_for(model: str, framework: str = "torch", mode: str = INFERENCE) -> Iterator[Bench]:
+    """Yield a bench for a model, offline or training, in a folder that is gone afterwards."""
     ref, card = find_model(model, MODELS)
-    workload, facts = Workload(ref, framework, "offline", card), describe_model(ref, framework, 0)
+    scenario = OFFLINE if mode == INFERENCE else TRAINING
+    workload = Workload(ref, framework, scenario, card, mode=mode)
+    facts = describe_model(ref, framework, 0, mode=mode)
     with bench_of(workload, facts, THROUGHPUT) as bench:
         yield bench
 
@@ -98,7 +101,9 @@ def bench_for(model: str, framework: str = "torch") -> Iterator[Bench]:
 def bench_of(workload: Workload, facts: ModelFacts, objective: Objective) -> Iterator[Bench]:
     """Yield a bench for a workload, in a folder that is gone afterwards."""
     with tempfile.TemporaryDirectory() as folder, Store(Path(folder) / "study") as store:
-        make_reference(workload.model, workload.framework, 0, store.reference_path)
+        make_reference(
+            workload.model, workload.framework, 0, store.reference_path, mode=workload.mode
+        )
         began = time.monotonic()
         store.used_s = lambda: time.monotonic() - began
         bench = bench_on(

@@ -3,12 +3,13 @@
 import numpy as np
 import pytest
 
-from tuner.analysis.launches import call_times
+from tuner.analysis.launches import call_times, loading
 from tuner.record.configuration import Configuration
 from tuner.record.launch import (
     Interference,
     LaunchRecord,
     LaunchRequest,
+    Prepared,
     Purpose,
     Slice,
     latency,
@@ -62,3 +63,16 @@ def test_percentiles_beside_a_latency_are_of_the_calls_that_it_rests_on() -> Non
     assert found.n_calls == 60
     assert found.p99_s == pytest.approx(0.05)
     assert call_times([searched], objective) is None
+
+
+def test_loading_is_what_steps_take_beyond_one_whose_batch_is_there() -> None:
+    def fed(there_s: float, step_s: float) -> LaunchRecord:
+        found = launch([Slice(1, 4, 10, 10 * step_s, 0.0)])
+        found.prepared = Prepared(0.0, 0.0, 0.0, True, 0, 0, (), call_there_s=there_s)
+        return found
+
+    ratio = loading([fed(0.1, 0.2), fed(0.1, 0.2), fed(0.2, 0.4)])
+    assert ratio is not None
+    assert (ratio.low, ratio.point, ratio.high) == pytest.approx((2.0, 2.0, 2.0))
+    assert loading([fed(0.0, 0.2), fed(0.0, 0.2)]) is None
+    assert loading([fed(0.1, 0.2)]) is None

@@ -149,6 +149,7 @@ def _model(context: Context) -> ModelSection:
         item=card.item,
         differs=card.differs,
         learns=facts.learns,
+        step_memory=facts.step_memory,
     )
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 
 import numpy as np
 
+from tuner.measurement.confirmation import plain_interval
 from tuner.measurement.estimates import clean_slices
 from tuner.record.configuration import Configuration
+from tuner.record.interval import Interval
 from tuner.record.launch import DeviceMemory, Latency, LaunchRecord, Purpose, latency
 from tuner.record.objective import Objective
 from tuner.record.output_check import OutputCheck
@@ -67,6 +70,21 @@ def cpu_share(records: list[LaunchRecord]) -> float | None:
         if s.interference.own is not None
     ]
     return statistics.median(told) if told else None
+
+
+def loading(records: list[LaunchRecord]) -> Interval | None:
+    """Return the seconds of a step over those of one whose batch is there, over launches.
+
+    None if they were given their batches without a loader, or there are fewer than two.
+    """
+    told = [
+        math.log(statistics.fmean(s.call_mean_s for s in slices) / record.prepared.call_there_s)
+        for record in records
+        if record.prepared is not None
+        and record.prepared.call_there_s
+        and (slices := clean_slices(record))
+    ]
+    return plain_interval(told) if len(told) > 1 else None
 
 
 def call_times(records: list[LaunchRecord], objective: Objective) -> Latency | None:

@@ -12,6 +12,7 @@ from tuner.analysis.launches import (
     device_memory,
     joules_per_item,
     launches_of,
+    loading,
     memory_peak,
     profile_of,
 )
@@ -95,6 +96,7 @@ def default_section(store: Store, claims: Claims, evaluation: Evaluation) -> Def
         serving=serving_of(records, claims.objective.slo),
         validations=validations_of(store, claims.default),
         cpu_share=cpu_share(records),
+        loading=loading(records),
         search_value=_value_in_search(claims, evaluation),
     )
 
@@ -151,6 +153,7 @@ def winner_section(study: Study, claims: Claims, winner_class: WinnerClass) -> W
         serving=serving_of(records, claims.objective.slo),
         validations=validations_of(study.store, claim.configuration),
         cpu_share=cpu_share(records),
+        loading=loading(records),
         search_ratio=rounded(_hint(study.evaluation, claims, claim)),
         n_won=n_won,
         n_compared=n_compared,

@@ -17,6 +17,7 @@ from tuner.output.caveats import disturbance, faster_still
 from tuner.output.headline import ClassLine, NextStep, class_lines, next_steps, what_was_tuned
 from tuner.output.index import lines_of, unfinished
 from tuner.output.phrases import against_as_run
+from tuner.output.training import loading_in_words
 from tuner.record.index import Row
 from tuner.record.result import Result
 
@@ -126,7 +127,9 @@ def _notes(result: Result) -> list[str]:
     """Return the caveats to the headline."""
     now = against_as_run(result) if result.environment else ""
     ignored = sorted({knob for w in result.winners.values() for knob in w.not_in_force})
+    waiting = loading_in_words(result)
     return [
+        *([waiting] if waiting else []),
         *([f"against how you run it now: {now}"] if now else []),
         *([disturbance(result)] if disturbance(result) else []),
         *([f"settings of the winners not in force: {', '.join(ignored)}"] if ignored else []),

@@ -27,6 +27,10 @@ _MUCH_PRESSURE = 0.2
 _ROUNDING_TICKS = 1
 
 
+Living = Callable[[], Iterable[int]]
+"""Returns the numbers of living processes."""
+
+
 class Reading(msgspec.Struct, frozen=True):
     """One look at the clocks."""
 
@@ -64,6 +68,19 @@ def throttled_periods(counters: list[Path]) -> int:
     return periods
 
 
+def cpu_seconds(pids: Iterable[int]) -> float:
+    """Return the CPU seconds of processes and their ended children; 0 of those that are gone."""
+    ticks = 0
+    for pid in pids:
+        try:
+            fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
+        except OSError:
+            continue
+        # utime stime cutime cstime: proc(5) counts from the process's number on
+        ticks += sum(map(int, fields[11:15]))
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
 class Watch:
     """Reads the interference on the CPUs that this process may use.
 
@@ -71,9 +88,7 @@ class Watch:
     whose use is its own as well.
     """
 
-    def __init__(
-        self, *, with_children: bool = False, of: Callable[[], Iterable[int]] = tuple
-    ) -> None:
+    def __init__(self, *, with_children: bool = False, of: Living = tuple) -> None:
         self._with_children = with_children
         self._of = of
         # the mask is the calling thread's: OpenMP may bind this thread to one CPU later
@@ -112,16 +127,7 @@ class Watch:
         return usage.ru_utime + usage.ru_stime
 
     def _others_s(self) -> float:
-        return sum(map(self._used_by, self._of()))
-
-    def _used_by(self, pid: int) -> float:
-        """Return the CPU seconds of a process and its ended children; 0 of one that is gone."""
-        try:
-            fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
-        except OSError:
-            return 0.0
-        # utime stime cutime cstime: proc(5) counts from the process's number on
-        return sum(int(ticks) for ticks in fields[11:15]) * self._tick_s
+        return cpu_seconds(self._of())
 
     def _pressure_us(self) -> int:
         try:

@@ -215,7 +215,8 @@ class InstanceGroup:
 
     def _prepared(self, each: list[Prepared]) -> Prepared:
         shared = max(p.memory_shared_bytes for p in each)
-        return Prepared(
+        return msgspec.structs.replace(
+            each[0],
             first_call_s=max(p.first_call_s for p in each),
             steady_call_s=statistics.median(p.steady_call_s for p in each),
             warm_up_s=max(p.warm_up_s for p in each),

@@ -27,6 +27,7 @@ from tuner.record.result import Result, Verdict, WinnerSection
 from tuner.record.winner_class import WinnerClass
 from tuner.record.workload import CPU
 from tuner.space.catalogue import class_title, describe, narrowest_class
+from tuner.space.knobs_of.torch import RANKS
 
 ANY_PROGRAM = {INFERENCE: "python serve.py", TRAINING: "python train.py"}
 """Stands for the user's own in commands, by mode."""
@@ -252,7 +253,6 @@ def next_steps(result: Result, folder: Path = Path(), files: Path = Path()) -> l
     commands that need its files will be typed.
     """
     steps = []
-    program = ANY_PROGRAM[mode_of(result.scenario)]
     for line in class_lines(result):
         winner = result.winners[line.winner_class]
         if winner.verdict != "faster" or _earlier(result, line.winner_class):
@@ -260,6 +260,7 @@ def next_steps(result: Result, folder: Path = Path(), files: Path = Path()) -> l
         is_recommended = winner.configuration == _recommended(result)
         file = "recommended.toml" if is_recommended else f"recommended.{line.winner_class}.toml"
         label = "ship" if is_recommended else f"with {line.name}"
+        program = _program(result, winner)
         command = f"tune-framework run {shlex.quote(str(files / file))} -- {program}"
         steps.append(NextStep(label, command, file))
     steps.sort(key=lambda step: step.label != "ship")
@@ -271,6 +272,13 @@ def next_steps(result: Result, folder: Path = Path(), files: Path = Path()) -> l
 def _recommended(result: Result) -> dict[str, object] | None:
     is_any = result.verdict == "faster"
     return dict(result.winners[result.recommended_class].configuration) if is_any else None
+
+
+def _program(result: Result, winner: WinnerSection) -> str:
+    """Stand for the user's own program, as a winner has it started."""
+    if (n := winner.configuration.get(RANKS, 1)) != 1:
+        return f"torchrun --nproc-per-node {n} train.py"
+    return ANY_PROGRAM[mode_of(result.scenario)]
 
 
 def _goes_on(result: Result, folder: Path) -> str:

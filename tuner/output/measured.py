@@ -8,6 +8,7 @@ import msgspec
 
 from tuner.output.headline import class_name
 from tuner.output.phrases import same_settings
+from tuner.output.training import share_in_words
 from tuner.output.values import metric, milliseconds, value_of
 from tuner.record.figures import figure
 from tuner.record.interval import Interval
@@ -85,6 +86,9 @@ def _columns(result: Result) -> dict[str, Callable[[_Section], str]]:
         "slower in": lambda s: _slower(s, "{s.n_slower} of {s.n_rounds} rounds"),
         "launches that may be slower": lambda s: _slower(s, "{s.low:.0%} - {s.high:.0%}"),
         "CPU time used": lambda s: _UNKNOWN if s.cpu_share is None else f"{s.cpu_share:.0%}",
+        "of a step, for loading": lambda s: (
+            _UNKNOWN if s.loading is None else share_in_words(s.loading)
+        ),
         f"a million items, at {hourly or 0:g} an hour": per_million,
         "mJ an item on the GPU": lambda s: (
             _UNKNOWN if s.joules_per_item is None else f"{1000 * s.joules_per_item:.3g}"

@@ -34,6 +34,7 @@ from tuner.output.serving import (
     served,
 )
 from tuner.output.spending import in_seconds, of_phase, time_spent, went
+from tuner.output.training import loading_in_words, step_memory
 from tuner.output.values import (
     bounds,
     default_value,
@@ -287,6 +288,8 @@ FILTERS: dict[str, Callable[..., Any]] = {
     "faster_still": faster_still,
     "noise_floor": noise_floor,
     "evidence": evidence,
+    "loading": loading_in_words,
+    "step_memory": step_memory,
     "beside": beside,
     "fared": fared_beside,
     "steadiness": steadiness,

@@ -30,7 +30,7 @@ from tuner.record.study_stats import (
     TrialSection,
 )
 from tuner.record.winner_class import WinnerClass
-from tuner.record.workload import CPU
+from tuner.record.workload import CPU, StepMemory
 
 if TYPE_CHECKING:
     import pandas
@@ -164,6 +164,8 @@ class WinnerSection(msgspec.Struct, frozen=True):
     cpu_share: float | None = None
     """Share of the allowed CPUs' time that it used in the confirmation; None if nothing shows it.
     """
+    loading: Interval | None = None
+    """See DefaultSection."""
     is_unjustified: bool = False
     """Whether it is faster, and has a costly setting that nothing shows to be needed."""
     search_ratio: float | None = None
@@ -210,6 +212,9 @@ class DefaultSection(msgspec.Struct, frozen=True):
     cpu_share: float | None = None
     """Share of the allowed CPUs' time that it used in the confirmation; None if nothing shows it.
     """
+    loading: Interval | None = None
+    """In training from a loader: the seconds of a step over those of one whose batch is there. None
+    without a loader."""
     search_value: float | None = None
     """In the objective's unit, from the search: a hint. None if rounds show the value, if the
     search uses another metric, and in results of earlier versions."""
@@ -269,6 +274,8 @@ class ModelSection(msgspec.Struct, frozen=True):
     no other."""
     learns: str = ""
     """In training, the loss and the optimizer, in words; empty in inference."""
+    step_memory: StepMemory | None = None
+    """None in inference, and in results of earlier versions."""
 
 
 class Result(msgspec.Struct, frozen=True):

@@ -150,6 +150,19 @@ class OwnSetting(msgspec.Struct, frozen=True):
     call_without_s: float = 0.0
 
 
+class StepMemory(msgspec.Struct, frozen=True):
+    """The bytes that a step of training of the default keeps, by what they hold."""
+
+    batch: int
+    weights: int
+    """Parameters and buffers."""
+    gradients: int
+    optimizer: int
+    """The optimizer's state."""
+    activations: int | None
+    """All that the forward pass keeps for the backward pass; None where nothing shows it."""
+
+
 class ModelFacts(msgspec.Struct, frozen=True, tag="facts"):
     """What only the built model tells: measured in a child process, never in the tool itself."""
 
@@ -186,6 +199,8 @@ class ModelFacts(msgspec.Struct, frozen=True, tag="facts"):
     """The tuned settings that the model's own code sets."""
     learns: str = ""
     """In training, the loss and the optimizer, in words."""
+    step_memory: StepMemory | None = None
+    """None if the model does not learn."""
     silence: str = ""
     """Why a server does not answer without settings; empty if it does."""
     answers_with: dict[str, Value] = {}

@@ -60,6 +60,7 @@ WORKLOAD_FACTS = (
     "workload.batches",
     "workload.width",
     "workload.has_images",
+    "workload.has_loader",
     "workload.form",
     "workload.mode",
 )

@@ -16,6 +16,7 @@ from tuner.space.catalogue import describe
 from tuner.space.expressions import Expression
 from tuner.space.knob import Applies, Knob
 from tuner.space.knobs_of.launch import BATCH, INSTANCES, MAX_WAIT
+from tuner.space.knobs_of.torch import LOADER_WORKERS
 from tuner.space.placement import ALONE, Placements
 from tuner.space.profile import KnobEntry, Profile, ValueEntry, literal_or_formula
 from tuner.space.resolved_knob import UNSET, ResolvedKnob, fault_of_setting, same
@@ -43,6 +44,7 @@ def workload_facts(workload: Workload, model: ModelFacts) -> dict[str, Any]:
         "workload.batches": workload.card.batches,
         "workload.width": model.graph_width,
         "workload.has_images": not model.parameter_ranks or _IMAGE_RANK in model.parameter_ranks,
+        "workload.has_loader": LOADER_WORKERS in model.effective_defaults,
         "workload.form": workload.card.form,
         "workload.mode": workload.mode,
     }

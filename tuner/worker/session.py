@@ -43,7 +43,7 @@ from tuner.record.protocol import (
     draft_of,
     weights_beside,
 )
-from tuner.record.workload import CPU, ModelFacts
+from tuner.record.workload import CPU, ModelFacts, StepMemory
 from tuner.space.knobs_of.launch import MAX_WAIT
 from tuner.space.overrides import overridden
 from tuner.worker import check, facts, reference
@@ -91,6 +91,8 @@ class Session(LoadedModel):
         self._reference_path = Path()
         self._draws: bool | None = None
         """Whether a step of training draws random numbers; None until it is known."""
+        self._step_memory: StepMemory | None = None
+        """What a step of training keeps; None until it is known."""
 
     def begin(self, order: Begin) -> Built:
         """Import, build, restore the reference's tensors, apply the model-level settings."""
@@ -334,7 +336,7 @@ class Session(LoadedModel):
             with self._own.watched():
                 self._check_answers(arrays, batch)
             call = fw.work.program(arrays)  # bound last: evidence is taken from it
-            call_s = fastest(call, fw.work.clock)
+            call_s = fastest(self._as_timed(call), fw.work.clock)
             own_settings = self._own.tried(lambda: fastest(call, fw.work.clock))
         taken = arrays[: len(self._spec.inputs)]  # in training, targets follow
         width, width_fault = facts.width(fw, taken)
@@ -363,7 +365,12 @@ class Session(LoadedModel):
             macs_by=macs_by,
             own_settings=own_settings,
             learns=self._in_words(),
+            step_memory=self._step_memory,
         )
+
+    def _as_timed(self, call: Call) -> Call:
+        """Return a call of the model as it is timed; call: with its inputs there."""
+        return call
 
     def _stated_macs(self) -> int:
         """Return the multiply-accumulates that the model's file states; 0 for none."""

@@ -11,18 +11,28 @@ itself.
 from __future__ import annotations
 
 import math
+import time
+from collections.abc import Sequence
 from typing import cast
 
+import msgspec
 import numpy as np
 
 from tuner.errors import UsageError
+from tuner.host.gpu_watch import watch_on
+from tuner.host.interference import cpu_seconds
+from tuner.record.launch import Built, Compiled, Prepared
 from tuner.record.output_check import Bounds, OutputCheck, bounds_of
+from tuner.record.protocol import Begin, Idle, Measure, Measured, Prepare
 from tuner.worker import check, reference
+from tuner.worker.evidence.process import peak_bytes, private_bytes
 from tuner.worker.frameworks import Array
-from tuner.worker.frameworks.training import Task, Trainer
+from tuner.worker.frameworks.training import Loading, Task, Trainer
 from tuner.worker.gallery import Input
 from tuner.worker.kept import Kept, joined, keep
 from tuner.worker.reference import OwnError
+from tuner.worker.scenarios import SCENARIOS
+from tuner.worker.scenarios.timing import Call, in_turn, until_steady
 from tuner.worker.session import Session
 
 _N_BATCHES = 4
@@ -34,6 +44,11 @@ _NUDGE = 2.0**-20
 network of some tens of layers."""
 _NUDGE_OF_TF32 = 2.0**-10
 """The same for a default that multiplies in TF32, as on a card: one rounding of it."""
+_WAITS = 0.1
+"""Share of a step that it waits for its batch, from which on none was ready."""
+_IDLE_S, _FULL_S = 0.1, 10.0
+"""A loader whose processes use no CPU for so long has made all batches ahead; seconds until it is
+no longer waited for."""
 _SMALL = 1e-3
 """Share of the whole gradient's size below which a parameter's own may be rounding alone, as that
 of a bias before a norm is."""
@@ -48,12 +63,22 @@ _PER_BATCH = 3
 class TrainingSession(Session):
     """The state of a launch inside the worker, of a model that learns."""
 
+    _fed: Call | None = None
+    """A step on the next batch of the user's loader."""
+    _loading: Loading | None = None
+    """None if every step has the same batch, which lies in memory."""
+    _others: Sequence[int] = ()
+    """The process numbers of those that train the model together with this one."""
+    _there: Call | None = None
+    """A step whose batch is there, in a launch whose other steps wait for theirs."""
+
     def _is_loaded(self) -> None:
         """Tell the framework what the model learns."""
-        loss, optimizer = self._source.learning(self._framework_name)
+        loss, optimizer, loader = self._source.learning(self._framework_name)
         self._work.task = Task(
             loss,
             optimizer,
+            loader,
             self._spec.n_classes,
             len(self._spec.inputs),
             self._spec.batch_dim or 0,
@@ -76,7 +101,88 @@ class TrainingSession(Session):
         of = ", of its file" if self._spec.targets or work.task.loss is not None else (
             " with random targets, as its file states none"
         )  # fmt: skip
-        return f"{work.loss_name}{of}; {work.optimizer_name}"
+        data = f"; batches from a {self._loading.in_words()}" if self._loading else ""
+        return f"{work.loss_name}{of}; {work.optimizer_name}{data}"
+
+    def _feed(self, batch: int) -> None:
+        """Let the next steps wait for their batches, if the model's file states a loader."""
+        if self._work.task.loader is None:
+            return
+        if self._spec.n_shapes() > 1:
+            raise UsageError(
+                "inputs of several lengths are not measured with a loader: state one length, or "
+                "remove loader() to train on batches in memory"
+            )
+        if self._others:
+            raise UsageError(
+                "several processes would each need a part of each batch of the loader, which is "
+                "not measured"
+            )
+        self._fed, self._loading = self._work.fed(batch)
+        self._watch = watch_on(self._device, with_children=True, of=self._loading.workers)
+
+    def _as_timed(self, call: Call) -> Call:
+        return self._fed or call
+
+    def begin(self, order: Begin) -> Built:
+        """Build the model here and, if several processes train it, in the others."""
+        built = super().begin(order)
+        self._start_others(order)
+        return built
+
+    def _start_others(self, order: Begin) -> None:
+        if others := self._work.start_others(order):
+            self._others = others
+            self._watch = watch_on(self._device, of=lambda: others)
+
+    def prepare(self, order: Prepare) -> Compiled:
+        """Compile, and take the first step, with its batch there."""
+        compiled = super().prepare(order)
+        batch, work = order.load.batch, self._work
+        self._feed(batch)
+        if self._fed is not None:
+            self._there = in_turn(self._calls)
+            self._calls, self._by_size = [self._fed], {batch: [self._fed]}
+            self._scenario = SCENARIOS[order.load.scenario](order.load, self._by_size, work)
+        return compiled
+
+    def warm_up(self) -> Prepared:
+        """Make steps until they are steady."""
+        prepared = super().warm_up()
+        others = [*self._others, *(self._loading.workers() if self._loading else ())]
+        return msgspec.structs.replace(
+            prepared,
+            call_there_s=self._call_there_s(),
+            memory_peak_bytes=prepared.memory_peak_bytes + sum(map(peak_bytes, others)),
+            memory_private_bytes=prepared.memory_private_bytes + sum(map(private_bytes, others)),
+        )
+
+    def _call_there_s(self) -> float:
+        """Return the seconds of a step whose batch is there; 0 where none is waited for.
+
+        After steps from the loader, whose allocations change how malloc serves those that follow,
+        and once the loader has made all batches that it makes ahead.
+        """
+        if self._there is None or self._loading is None:
+            return 0.0
+        workers = self._loading.workers()
+        begun, used_s = time.monotonic(), -1.0
+        while used_s != (used_s := cpu_seconds(workers)) and time.monotonic() - begun < _FULL_S:
+            time.sleep(_IDLE_S)
+        with self._work.running():
+            return until_steady(self._there, self._work.clock).call_s
+
+    def measure(self, order: Measure) -> Measured | Idle:
+        """Time steps, after those whose batches were made while nothing was timed."""
+        if self._fed is not None and self._loading is not None:
+            clock = self._work.clock
+            with self._work.running():
+                for _ in range(self._loading.n_ahead):
+                    begun = clock()
+                    self._fed()
+                    if self._loading.wait_s > _WAITS * (clock() - begun):
+                        break
+        return super().measure(order)
 
     def _check_answers(self, arrays: list[Array], batch: int) -> None:
         """Take the default's first steps.
@@ -111,6 +217,10 @@ class TrainingSession(Session):
                 "steps are timed: their times would depend on what was learnt. State another "
                 "optimizer, such as AdamW or SGD: its update takes about as long"
             )
+        self._step_memory = work.memory(step, batch)
+        self._feed(batch)
+        if self._fed is not None:
+            self._fed()
         if not work.unchanged(before):
             raise UsageError(
                 "a step changes its inputs in place, so that the next one is given others: let the "

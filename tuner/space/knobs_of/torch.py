@@ -15,6 +15,8 @@ from tuner.space.knob import (
     written,
 )
 
+RANKS = "torch.ranks"
+LOADER_WORKERS, LOADER_PREFETCH = "torch.loader.workers", "torch.loader.prefetch_factor"
 KNOBS = (
     variable(
         "ATEN_CPU_CAPABILITY",
@@ -176,6 +178,34 @@ KNOBS = (
         "parts of a batch whose gradients are added before an update",
         how="for part in batch.chunk({value}): (loss(part) / {value}).backward(); then "
         "optimizer.step()",
+        domain=AT_LEAST_1,
+        modes=(TRAINING,),
+        by_program=True,
+    ),
+    Knob(
+        RANKS,
+        Applies.MODEL,
+        "processes that train the model, each on its part of the batch",
+        how="torchrun --nproc-per-node {value} train.py, which trains "
+        "DistributedDataParallel(model) on 1/{value} of each batch (backend gloo)",
+        domain=AT_LEAST_1,
+        modes=(TRAINING,),
+        by_program=True,
+    ),
+    Knob(
+        LOADER_WORKERS,
+        Applies.MODEL,
+        "processes that make batches while the model learns",
+        how="DataLoader(..., num_workers={value}, persistent_workers={value} > 0)",
+        domain=AT_LEAST_0,
+        modes=(TRAINING,),
+        by_program=True,
+    ),
+    Knob(
+        LOADER_PREFETCH,
+        Applies.MODEL,
+        "batches that each of these processes makes ahead",
+        how="DataLoader(..., prefetch_factor={value})",
         domain=AT_LEAST_1,
         modes=(TRAINING,),
         by_program=True,

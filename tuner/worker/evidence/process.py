@@ -75,9 +75,14 @@ def threads_by_name() -> dict[int, str]:
     return names
 
 
-def private_bytes() -> int:
-    """Return the anonymous memory of this process that is resident."""
-    return _resident("RssAnon")
+def private_bytes(pid: int | None = None) -> int:
+    """Return the anonymous memory of a process that is resident; pid: None for this one's."""
+    return _resident("RssAnon", pid)
+
+
+def peak_bytes(pid: int) -> int:
+    """Return the most memory of a process that was ever resident; 0 if it has gone."""
+    return _resident("VmHWM", pid)
 
 
 def shared_bytes() -> int:
@@ -88,8 +93,12 @@ def shared_bytes() -> int:
     return _resident("RssFile")
 
 
-def _resident(kind: str) -> int:
-    for line in Path("/proc/self/status").read_text().splitlines():
+def _resident(kind: str, pid: int | None = None) -> int:
+    try:
+        text = Path(f"/proc/{pid or 'self'}/status").read_text()
+    except OSError:
+        return 0
+    for line in text.splitlines():
         if line.startswith(f"{kind}:"):
             return int(line.split()[1]) * 1024
     return 0

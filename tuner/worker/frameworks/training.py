@@ -9,6 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from tuner.errors import UsageError
+from tuner.record.protocol import Begin
+from tuner.record.workload import StepMemory
 from tuner.worker.frameworks import Array, Work
 
 OPTIMIZER, ACCUMULATION = "torch.optimizer", "torch.accumulation"
@@ -32,6 +34,9 @@ class Task(NamedTuple):
     optimizer: Callable[..., Any] | None = None
     """A function of the parameters, in TensorFlow of none; None: AdamW as its constructor makes it.
     """
+    loader: Callable[[int], Any] | None = None
+    """A function of the batch: an iterable of batches. None: each step has the same batch, which
+    lies in memory."""
     n_classes: int | None = None
     n_inputs: int = 1
     """Arrays of a batch that the model takes; others are its targets."""
@@ -47,6 +52,23 @@ class Learned(NamedTuple):
     """Of the first step, by parameter; zeros where there is none."""
     moved: list[float]
     """How far all steps moved each parameter (L2)."""
+
+
+class Loading(Protocol):
+    """Where the batches of steps come from."""
+
+    wait_s: float
+    """Seconds that the last step waited for its batch."""
+
+    @property
+    def n_ahead(self) -> int:
+        """Batches that may be ready before a step asks for them."""
+
+    def in_words(self) -> str:
+        """Name the loader, and how it is set."""
+
+    def workers(self) -> list[int]:
+        """Return the process numbers of those that make batches."""
 
 
 class Trainer(Work, Protocol):
@@ -66,6 +88,23 @@ class Trainer(Work, Protocol):
         Its learning rate is 0: the weights stay what they are, so that a step takes as long after
         an hour as at the beginning. Raises UsageError for a model that cannot learn.
         """
+
+    def start_others(self, order: Begin) -> list[int]:
+        """Start the other processes that the settings ask for; return their process numbers.
+
+        The model is placed. order: what this process began with. Each process takes its part of
+        every batch that `program` binds from now on.
+        """
+
+    def fed(self, batch: int) -> tuple[Callable[[], Any], Loading]:
+        """Return a step like the last one that was bound, but on the loader's next batch each time.
+
+        Raises UsageError, here or at the first call, for a loader that gives no such batches, or if
+        the framework is not measured with any.
+        """
+
+    def memory(self, step: Callable[[], Any], batch: int) -> StepMemory:
+        """Return what a step keeps. batch: of the step."""
 
     def moves(self, step: Callable[[], Any]) -> bool:
         """Tell whether a step, at a learning rate of 0, moves the weights all the same."""

@@ -10,11 +10,12 @@ A model file, built-in or a user's, has a MODEL and one function per framework:
     def torch():            # returns a torch.nn.Module
     def tensorflow():       # returns a keras.Model; the same model, if both are there
 
-Training (--mode training) uses two more functions, if the file has them; torch_loss and the like
-are for one framework alone:
+Training (--mode training) uses more functions, if the file has them; torch_loss and the like are
+for one framework alone:
 
     def loss(model, batch):        # returns a scalar tensor; batch: the inputs, then the targets
     def optimizer(parameters):     # returns the optimizer; in TensorFlow it takes no argument
+    def torch_loader(batch):       # returns a DataLoader of batches of that size
 
 Where the statement depends on parameters, a function model() that returns it stands for MODEL.
 Frameworks are imported inside the functions only. Keyword parameters can be given as
@@ -197,7 +198,7 @@ class PythonFile:
         return stated.batch_dim if self._ref.batch_dim is None else self._ref.batch_dim
 
     def learning(self, framework: str) -> Learning:
-        """Return the file's loss and optimizer, by FRAMEWORK_loss or loss; optimizers likewise.
+        """Return the file's loss, optimizer and loader, by FRAMEWORK_loss or loss, and likewise.
 
         Raises UsageError if a model file's takes other arguments. Beside a named function other
         things may have these names.
@@ -207,7 +208,7 @@ class PythonFile:
         optimizer = self._stated_function(
             framework, "optimizer", [] if takes_none else ["parameters"]
         )
-        return Learning(loss, optimizer)
+        return Learning(loss, optimizer, self._stated_function(framework, "loader", ["batch"]))
 
     def _stated_function(
         self, framework: str, name: str, parameters: list[str]

@@ -167,6 +167,8 @@ class Learning(NamedTuple):
     """A function of (model, batch), which returns a scalar tensor."""
     optimizer: Callable[..., Any] | None = None
     """In PyTorch a function of the parameters, in TensorFlow of nothing."""
+    loader: Callable[[int], Any] | None = None
+    """A function of the batch: an iterable of batches, inputs and then targets."""
 
 
 class StatesNoLearning:

@@ -22,17 +22,19 @@ from typing import Any
 
 import numpy as np
 
+from tuner.errors import UsageError
 from tuner.host.limits import read_memory
 from tuner.record.configuration import Value
 from tuner.record.launch import DeviceMemory, Operator, ReadBack
 from tuner.record.load import INFERENCE, TRAINING
-from tuner.record.workload import CPU, Parameter
+from tuner.record.protocol import Begin
+from tuner.record.workload import CPU, Parameter, StepMemory
 from tuner.supervisor import descendants, parents
 from tuner.worker.evidence.allocator import allocator
 from tuner.worker.frameworks import Array, InBatches, NoWeightCache, Setter, Tensors
 from tuner.worker.frameworks.fake.surface import CHOICES, INSTANCES, Surface, draw, n_instances
 from tuner.worker.frameworks.prepared import Arguments, CalledInstead, Caller
-from tuner.worker.frameworks.training import Learned, Task
+from tuner.worker.frameworks.training import Learned, Loading, Task
 from tuner.worker.graph import Node
 
 _SAFE_BYTES = 8 << 30
@@ -280,6 +282,19 @@ class FakeTraining(FakeInference):
             [y.sum(axis=0, dtype=np.float32)],
             [1e-3 * n_steps],
         )
+
+    def start_others(self, order: Begin) -> list[int]:
+        """Start none: no setting asks for it."""
+        return []
+
+    def fed(self, batch: int) -> tuple[Callable[[], Any], Loading]:
+        """Raise UsageError: the fake has no loader."""
+        raise UsageError("the fake is not measured with a loader")
+
+    def memory(self, step: Callable[[], Any], batch: int) -> StepMemory:
+        """Return the bytes of the one tensor of weights, and of a batch of outputs."""
+        n_bytes = 16 * 32 * 4
+        return StepMemory(batch, n_bytes, n_bytes, 2 * n_bytes, batch * 32 * 4)
 
     def moves(self, step: Callable[[], Any]) -> bool:
         """The fake's weights stay where they are."""

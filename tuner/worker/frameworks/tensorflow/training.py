@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
 from tuner.errors import UsageError
+from tuner.record.protocol import Begin
+from tuner.record.workload import StepMemory
 from tuner.worker.frameworks import Array
 from tuner.worker.frameworks.tensorflow.build import GENERATOR, TensorFlowBuild
 from tuner.worker.frameworks.tensorflow.executed import collected
@@ -16,6 +18,7 @@ from tuner.worker.frameworks.tensorflow.knobs import XLA
 from tuner.worker.frameworks.training import (
     DETACHED,
     Learned,
+    Loading,
     Task,
     random_targets,
     signs,
@@ -239,6 +242,32 @@ class TensorFlowTraining(TensorFlowInference):
 
         optimizer.apply = apply
         self._trace_anew()
+
+    def start_others(self, order: Begin) -> list[int]:
+        """Start none: no setting asks for it."""
+        return []
+
+    def fed(self, batch: int) -> tuple[Callable[[], Any], Loading]:
+        """Raise UsageError."""
+        raise UsageError(
+            "a loader is measured in PyTorch only: name it torch_loader(batch) to train on batches "
+            "in memory here"
+        )
+
+    def memory(self, step: Callable[[], Any], batch: int) -> StepMemory:
+        """Count the variables: what a graph keeps for its backward pass is not shown."""
+        model = self._build.model
+
+        def bytes_of(variables: Iterable[Any]) -> int:
+            return sum(int(np.prod(v.shape)) * self._tf.as_dtype(v.dtype).size for v in variables)
+
+        return StepMemory(
+            batch,
+            bytes_of(model.variables),
+            bytes_of(model.trainable_variables),
+            bytes_of(self._optimizer.variables),
+            None,
+        )
 
     def moves(self, step: Callable[[], Any]) -> bool:
         """Compare the variables before and after some steps."""

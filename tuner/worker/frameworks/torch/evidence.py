@@ -41,6 +41,7 @@ class TorchEvidence:
             traces=traces,
             updates=self._work.updates(),
             n_passes=self._work.n_passes,
+            loading={item.knob: item for item in self._work.loading()},
         )
         found = [
             item

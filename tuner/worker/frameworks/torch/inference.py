@@ -8,6 +8,7 @@ from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from tuner.record.launch import ReadBack
 from tuner.worker.frameworks import Array, OnTheClock
 from tuner.worker.frameworks.outputs import tensors_in
 from tuner.worker.frameworks.prepared import Arguments, Caller, Unfit, seen_as
@@ -164,6 +165,10 @@ class TorchInference(OnTheClock):
         call = self._build.device.ended(self._build.torch, lambda: function(*tensors))
         self.last_call = call
         return call
+
+    def loading(self) -> list[ReadBack]:
+        """Report nothing: a service is given its inputs."""
+        return []
 
     def updates(self) -> Counter[str]:
         """Count nothing: nothing learns."""

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, cast
 from tuner.record.configuration import Value
 from tuner.record.launch import Evidence, ReadBack
 from tuner.record.workload import CPU, CUDA
+from tuner.space.knobs_of.torch import LOADER_PREFETCH, LOADER_WORKERS, RANKS
 from tuner.worker.evidence.allocator import has_huge_pages
 from tuner.worker.frameworks import Setter, products
 from tuner.worker.frameworks.torch import forms, weights
@@ -52,13 +53,14 @@ class Seen:
         traces: bool,
         updates: Mapping[str, int] = {},
         n_passes: int = 0,
+        loading: Mapping[str, ReadBack] = {},
     ) -> None:
         """Take the observations.
 
         forms: the form's report, by knob. autocast: the type if calls run in it, or None. traces:
         whether the report was to contain everything that can be seen. updates: the operators of an
         optimizer's update, by the way in which it is made; none if nothing learns. n_passes: the
-        backward passes of a step.
+        backward passes of a step. loading: the report of the loader of its batches, by knob.
         """
         self.torch = torch
         self.model = model
@@ -69,6 +71,7 @@ class Seen:
         self.traces = traces
         self.updates = updates
         self.n_passes = n_passes
+        self.loading = loading
 
     @property
     def primitives(self) -> Primitives:
@@ -315,11 +318,27 @@ def _optimizer(seen: Seen) -> ReadBack | None:
     return ReadBack(OPTIMIZER, seen.asked.get(OPTIMIZER), way, "effective", how)
 
 
+def _ranks(seen: Seen) -> ReadBack | None:
+    """Ask the group of processes how many they are."""
+    if not seen.updates:
+        return None
+    distributed = seen.torch.distributed
+    if not (distributed.is_available() and distributed.is_initialized()):
+        return ReadBack(RANKS, seen.asked.get(RANKS), 1, "effective", "no group of processes")
+    n, kind = distributed.get_world_size(), distributed.get_backend()
+    how = f"torch.distributed.get_world_size() of a {kind} group"
+    return ReadBack(RANKS, seen.asked.get(RANKS), n, "effective", how)
+
+
 def _accumulation(seen: Seen) -> ReadBack | None:
     if not seen.n_passes:
         return None
     how = f"{seen.n_passes} backward passes before an update"
     return ReadBack(ACCUMULATION, seen.asked.get(ACCUMULATION), seen.n_passes, "effective", how)
+
+
+def _of_loader(knob: str) -> KnobAdapter:
+    return KnobAdapter(lambda seen: seen.loading.get(knob))
 
 
 def _of_form(knob: str) -> KnobAdapter:
@@ -350,6 +369,9 @@ _ON_THE_CPU: dict[str, KnobAdapter] = {
     _FPMATH: KnobAdapter(_by_products(_FPMATH)),
     OPTIMIZER: KnobAdapter(_optimizer),
     ACCUMULATION: KnobAdapter(_accumulation),
+    RANKS: KnobAdapter(_ranks),
+    LOADER_WORKERS: _of_loader(LOADER_WORKERS),
+    LOADER_PREFETCH: _of_loader(LOADER_PREFETCH),
 }
 
 _ON_A_CARD: dict[str, KnobAdapter] = {
@@ -365,6 +387,8 @@ _ON_A_CARD: dict[str, KnobAdapter] = {
     _SEGMENTS: KnobAdapter(_segments),
     OPTIMIZER: KnobAdapter(_optimizer),
     ACCUMULATION: KnobAdapter(_accumulation),
+    LOADER_WORKERS: _of_loader(LOADER_WORKERS),
+    LOADER_PREFETCH: _of_loader(LOADER_PREFETCH),
 }
 ADAPTERS: dict[str, dict[str, KnobAdapter]] = {CPU: _ON_THE_CPU, CUDA: _ON_A_CARD}
 """By device."""

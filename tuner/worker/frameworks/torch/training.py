@@ -5,21 +5,28 @@ from __future__ import annotations
 import contextlib
 import copy
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
 from tuner.errors import UsageError
+from tuner.record.launch import ReadBack
+from tuner.record.protocol import Begin
+from tuner.record.workload import StepMemory
+from tuner.space.knobs_of.torch import RANKS
 from tuner.worker.frameworks import Array
 from tuner.worker.frameworks.outputs import tensors_in
 from tuner.worker.frameworks.torch.build import TorchBuild
 from tuner.worker.frameworks.torch.inference import TorchInference
+from tuner.worker.frameworks.torch.loading import Loader
+from tuner.worker.frameworks.torch.ranks import FirstRank, Rank
 from tuner.worker.frameworks.training import (
     DETACHED,
     OPTIMIZER,
     Learned,
+    Loading,
     Task,
     batch_axis,
     parts_of,
@@ -57,6 +64,14 @@ class TorchTraining(TorchInference):
         """Its parameters, likewise: copied when they are needed, as timed steps do not move them.
         """
         self._batch: tuple[Any, ...] = ()
+        self._drawn_targets: tuple[Any, ...] = ()
+        self._take: Callable[[Sequence[tuple[Any, ...]]], Any] | None = None
+        """A step on the parts of any batch."""
+        self.loader: Loader | None = None
+        self.ranks: Rank | None = None
+        """None if this process trains the model alone."""
+        self._wrapped: Any = None
+        self._is_learning = False
         self.loss_name = ""
         self.n_passes = 0
         """Backward passes of the last step."""
@@ -119,25 +134,43 @@ class TorchTraining(TorchInference):
 
     def program(self, arrays: Sequence[Array]) -> Callable[[], Any]:
         """Bind a batch on the device; a step returns when its update is done there."""
-        torch = self._build.torch
+        torch, ranks = self._build.torch, self.ranks
         self._begin()
         batch = tuple(self.given(torch.from_numpy(array)) for array in arrays)
         self._batch = batch
-        optimizer, n_parts = self._optimizer, parts_of(self._build.settings)
+        if ranks is not None:
+            ranks.bind(arrays)
         if self.task.loss is None and len(batch) == self.task.n_inputs:
-            batch = (*batch, *self._drawn(batch))
-        loss_of = self._loss(self._parts(batch, n_parts))
+            self._drawn_targets = tuple(self._drawn(batch))
+        own = (*batch, *self._drawn_targets)
+        if ranks is not None:
+            own = self._divided(own, ranks.n)[ranks.number]
+        parts = self._parts(own)
+        take = self._take = self._step(parts[0])
 
         def step() -> Any:
+            if ranks is not None and not self._is_learning:
+                ranks.tell("step")
+            return take(parts)
+
+        call = self._build.device.ended(torch, step)
+        self.last_call = call
+        return call
+
+    def _step(self, example: tuple[Any, ...]) -> Callable[[Sequence[tuple[Any, ...]]], Any]:
+        """Return a step on a batch in parts. example: one of them."""
+        optimizer, loss_of = self._optimizer, self._loss(example)
+
+        def step(parts: Sequence[tuple[Any, ...]]) -> Any:
             optimizer.zero_grad(set_to_none=True)
             whole = None
             self.n_passes = 0
-            for index in range(n_parts):
+            for part in parts:
                 with self._autocast():
-                    loss = loss_of(index)
+                    loss = loss_of(part)
                 if not loss.requires_grad:
                     raise UsageError(DETACHED)
-                loss = loss if n_parts == 1 else loss / n_parts
+                loss = loss if len(parts) == 1 else loss / len(parts)
                 loss.backward()
                 self.n_passes += 1
                 own = loss.detach()
@@ -145,11 +178,38 @@ class TorchTraining(TorchInference):
             optimizer.step()
             return whole
 
-        call = self._build.device.ended(torch, step)
-        self.last_call = call
-        return call
+        return step
 
-    def _parts(self, batch: tuple[Any, ...], n: int) -> list[tuple[Any, ...]]:
+    def fed(self, batch: int) -> tuple[Callable[[], Any], Loading]:
+        """Return such a step; worker processes of the loader start with the first one."""
+        make, take = self.task.loader, self._take
+        assert make is not None and take is not None
+        shapes = [tuple(each.shape) for each in self._batch]
+        torch, settings = self._build.torch, self._build.settings
+        loader = self.loader = Loader(torch, make, batch, shapes, settings)
+
+        def step() -> Any:
+            given = map(self.given, loader.next())
+            return take(self._parts((*given, *self._drawn_targets)))
+
+        return self._build.device.ended(torch, step), loader
+
+    def loading(self) -> list[ReadBack]:
+        """Return the settings of the loader that are in force."""
+        return [] if self.loader is None else self.loader.read_back()
+
+    def start_others(self, order: Begin) -> list[int]:
+        """Start them, and join their group."""
+        n = int(order.settings.get(RANKS, 1))
+        if n > 1:
+            self.ranks = FirstRank(self._build.torch, order, n)
+        return [] if self.ranks is None else self.ranks.others
+
+    def _parts(self, batch: tuple[Any, ...]) -> list[tuple[Any, ...]]:
+        return self._divided(batch, parts_of(self._build.settings))
+
+    def _divided(self, batch: tuple[Any, ...], n: int) -> list[tuple[Any, ...]]:
+        """Return n equal parts of a batch."""
         if n == 1:
             return [batch]
         axes = [batch_axis(self.task, each.ndim) for each in batch]
@@ -159,29 +219,41 @@ class TorchTraining(TorchInference):
         chunks = (each.chunk(n, axis) for each, axis in zip(batch, axes, strict=True))
         return list(zip(*(map(self.given, chunk) for chunk in chunks), strict=True))
 
-    def _loss(self, parts: Sequence[tuple[Any, ...]]) -> Callable[[int], Any]:
-        """Return the loss of a part, by its number."""
+    def _loss(self, example: tuple[Any, ...]) -> Callable[[tuple[Any, ...]], Any]:
+        """Return the loss as a function of a part of a batch. example: such a part."""
         n = self.task.n_inputs
-        function = self._build.form.function(parts[0][:n], {})
+        function = self._function(example[:n])
         if (stated := self.task.loss) is not None:
             self.loss_name = f"{stated.__name__}(model, batch)"
-            return lambda index: stated_loss(stated(function, parts[index]), "loss()")
-        targets = parts[0][n:]
+            return lambda part: stated_loss(stated(function, part), "loss()")
+        targets = example[n:]
         names = (
             "mean squared error" if y.is_floating_point() else "cross-entropy" for y in targets
         )
         self.loss_name = " + ".join(dict.fromkeys(names))
 
-        def loss_of(index: int) -> Any:
-            outputs = self._floats(function(*parts[index][:n]))
+        def loss_of(part: tuple[Any, ...]) -> Any:
+            outputs = self._floats(function(*part[:n]))
             if len(outputs) != len(targets):
                 raise UsageError(
                     f"the model has {len(outputs)} outputs and its file states {len(targets)} "
                     "targets: state one for each, or loss(model, batch)"
                 )
-            return sum(map(self._apart, outputs, parts[index][n:]))
+            return sum(map(self._apart, outputs, part[n:]))
 
         return loss_of
+
+    def _function(self, example: tuple[Any, ...]) -> Callable[..., Any]:
+        """Return the model as a function of such inputs, in the form that is set."""
+        form = self._build.form
+        if self.ranks is None:
+            return form.function(example, {})
+        if self._wrapped is None:
+            self._wrapped = self.ranks.wrapped(self._build.model)
+            if form.is_built:
+                self._wrapped = self._build.torch.compile(self._wrapped, dynamic=False)
+        wrapped: Callable[..., Any] = self._wrapped
+        return wrapped
 
     def _apart(self, output: Any, target: Any) -> Any:
         """Return the loss of one output, in fp32."""
@@ -231,11 +303,17 @@ class TorchTraining(TorchInference):
                 buffer.copy_(first)
         losses: list[float] = []
         gradients: list[Array] = []
+        ranks = self.ranks
+        if ranks is not None:
+            ranks.tell(f"learn {n_steps}")
+        self._is_learning = True
         try:
             for _ in range(n_steps):
-                losses.append(float(step()))
+                loss = float(step())
+                losses.append(loss if ranks is None else ranks.mean(loss))
                 gradients = gradients or [self._gradient(p) for p in self._learning()]
         finally:
+            self._is_learning = False
             self._stop_learning()
         firsts = dict(zip(map(id, model.parameters()), self._first, strict=True))
         moved = [
@@ -247,6 +325,31 @@ class TorchTraining(TorchInference):
     def _remember(self) -> None:
         if not self._first:
             self._first = [p.detach().clone() for p in self._build.model.parameters()]
+
+    def memory(self, step: Callable[[], Any], batch: int) -> StepMemory:
+        """Count the storages that autograd saves in the forward pass."""
+        torch, model = self._build.torch, self._build.model
+        weights = [*model.parameters(), *model.buffers()]
+        known = {t.untyped_storage().data_ptr() for t in (*weights, *self._batch)}
+        saved: dict[int, int] = {}
+
+        def save(tensor: Any) -> Any:
+            if tensor.layout is torch.strided:
+                storage = tensor.untyped_storage()
+                if storage.data_ptr() not in known:
+                    saved[storage.data_ptr()] = storage.nbytes()
+            return tensor
+
+        with torch.autograd.graph.saved_tensors_hooks(save, lambda tensor: tensor):
+            step()
+        state = self._optimizer.state.values()
+        return StepMemory(
+            batch,
+            _bytes_of(weights),
+            _bytes_of(p.grad for p in model.parameters() if p.grad is not None),
+            _bytes_of(t for own in state for t in own.values() if torch.is_tensor(t)),
+            sum(saved.values()),
+        )
 
     def moves(self, step: Callable[[], Any]) -> bool:
         """Compare the parameters before and after some steps."""
@@ -275,6 +378,8 @@ class TorchTraining(TorchInference):
         Not by eval(): modules do other things, too, only in training.
         """
         self._begin()
+        if self.ranks is not None:
+            self.ranks.tell("quiet")
         dropouts = self._build.torch.nn.modules.dropout._DropoutNd
         for module in self._build.model.modules():
             if isinstance(module, dropouts):
@@ -354,3 +459,7 @@ class TorchTraining(TorchInference):
         with self._build.torch.no_grad(), Watched():
             self._optimizer.step()
         return ways
+
+
+def _bytes_of(tensors: Iterable[Any]) -> int:
+    return sum(t.numel() * t.element_size() for t in tensors)

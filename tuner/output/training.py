@@ -1,0 +1,75 @@
+"""What a step of training waits for, and what it keeps in memory."""
+
+from __future__ import annotations
+
+from tuner.output.values import ratio
+from tuner.record.figures import figure
+from tuner.record.interval import Interval
+from tuner.record.result import Result
+from tuner.record.workload import CPU
+
+
+def share_in_words(loading: Interval) -> str:
+    """Write the share of a step that loading takes: 43 % (38 - 47 %)."""
+    point, low, high = (
+        round(100 * max(0.0, 1 - 1 / each)) for each in (loading.point, loading.low, loading.high)
+    )
+    return f"{point} % ({low} - {high} %)"
+
+
+def loading_in_words(result: Result) -> str:
+    """Say whether steps wait for their batches; empty where these lie in memory."""
+    own = result.default.loading
+    if own is None:
+        return ""
+    if own.low <= 1:
+        told = (
+            "Steps of the default are not measurably slowed by loading their batches: with these "
+            f"in memory they would be {ratio(own)} as fast"
+        )
+    else:
+        told = (
+            f"Loading takes {share_in_words(own)} of a step of the default: with batches in memory "
+            f"steps would be {ratio(own)} as fast"
+        )
+    recommended = result.winners[result.recommended_class]
+    if result.verdict != "faster" or recommended.loading is None:
+        return f"{told}."
+    return f"{told}. Of a step as recommended it takes {share_in_words(recommended.loading)}."
+
+
+def step_memory(result: Result) -> str:
+    """Say what a step of the default keeps, and about how large a batch fits; empty if unknown."""
+    kept = None if result.model_facts is None else result.model_facts.step_memory
+    if kept is None:
+        return ""
+    fixed = kept.weights + kept.gradients + kept.optimizer
+    told = (
+        f"weights {_mib(kept.weights)}, gradients {_mib(kept.gradients)}, state of the optimizer "
+        f"{_mib(kept.optimizer)}"
+    )
+    if kept.activations is None:
+        return told
+    told += f", activations of a batch of {kept.batch} {_mib(kept.activations)}"
+    room = _memory_bytes(result) - fixed
+    most = int(room * kept.batch / kept.activations) if kept.activations else 0
+    if most < kept.batch:
+        return told
+    fits = _rounded(most, 2)
+    return f"{told}: without what operators use besides, a batch of about {fits} would fit"
+
+
+def _memory_bytes(result: Result) -> float:
+    """Return the memory of what computed."""
+    identity = result.host.identity
+    if result.device == CPU:
+        return float(identity["memory_gib"]) * 2**30
+    return float(identity["gpus"][0]["memory_bytes"])
+
+
+def _mib(n_bytes: int) -> str:
+    return f"{_rounded(n_bytes / 2**20, 3)} MiB"
+
+
+def _rounded(value: float, n_digits: int) -> str:
+    return figure(float(f"{value:.{n_digits}g}"))
