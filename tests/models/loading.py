@@ -53,6 +53,8 @@ def torch_loader(batch: int) -> Any:
 
     if LOADER == "number":
         return 3
+    if LOADER == "generator":
+        return iter([])
     if LOADER == "words":
         return [["a", "b"]]
     if LOADER == "empty":

@@ -68,6 +68,7 @@ def test_only_a_loader_of_a_data_set_with_indices_has_settings(
     [
         ("number", "loader() returned a int; it must return a torch.utils.data.DataLoader"),
         ("words", "loader() gives a list of others; a batch must be a tensor, or a list or tuple"),
+        ("generator", "which ends with its first epoch"),
         ("empty", "loader() gives no batch of the stated size in an epoch"),
         (
             "inputs alone",

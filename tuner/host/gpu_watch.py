@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from tuner.host.gpus import read_gpus
-from tuner.host.interference import Living, Reading, Watch
+from tuner.host.interference import Reading, Watch
 from tuner.host.nvml import Nvml, nvml
 from tuner.record.launch import Interference
 from tuner.record.workload import CUDA
@@ -43,10 +43,8 @@ class GpuWatch(Watch):
     configuration.
     """
 
-    def __init__(
-        self, library: Nvml, card: int, *, with_children: bool = False, of: Living = tuple
-    ) -> None:
-        super().__init__(with_children=with_children, of=of)
+    def __init__(self, library: Nvml, card: int) -> None:
+        super().__init__()
         self._library = library
         self._card = card
         self._tool = _parent(os.getppid())
@@ -118,17 +116,14 @@ class GpuWatch(Watch):
         return pid > 0
 
 
-def watch_on(device: str, *, with_children: bool = False, of: Living = tuple) -> Watch:
+def watch_on(device: str) -> Watch:
     """Return an observer of the CPUs, and of the first visible card if it computes.
 
-    For with_children and of, see Watch.
     Without NVML it observes the CPUs alone: slices on the card then count as undisturbed.
     """
     library = nvml() if device == CUDA else None
     cards = read_gpus(visible=os.environ.get("CUDA_VISIBLE_DEVICES")) if library else ()
-    if library and cards:
-        return GpuWatch(library, cards[0].index, with_children=with_children, of=of)
-    return Watch(with_children=with_children, of=of)
+    return GpuWatch(library, cards[0].index) if library and cards else Watch()
 
 
 def _passed_s(before_ns: int | None, after_ns: int | None) -> float:

@@ -98,6 +98,10 @@ class Watch:
         self._pressure = Path("/proc/pressure/cpu")
         self.has_pressure = self._pressure.exists()
 
+    def include(self, of: Living, *, with_children: bool = False) -> None:
+        """Count the use of further processes as this one's own, from now on."""
+        self._of, self._with_children = of, with_children
+
     def read(self) -> Reading:
         """Take a reading."""
         cpus = {f"cpu{cpu}" for cpu in self._cpus}

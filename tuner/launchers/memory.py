@@ -21,6 +21,7 @@ from tuner.record.launch import (
 from tuner.record.outcome import Outcome
 from tuner.record.store import Store
 from tuner.space.knobs_of.launch import BATCH, INSTANCES, MEMORY_POLICY
+from tuner.space.knobs_of.torch import RANKS
 from tuner.space.placement import PLACING
 
 RESIDENT_SHARE = 0.6
@@ -105,12 +106,11 @@ class MemoryModel:
         if own := self._same(configuration):
             return at_batch(batch, {b: float(p.memory_peak_bytes) for b, p in own.items()})
         seen = [
-            r.prepared.memory_peak_bytes / int(r.request.configuration.get(INSTANCES) or 1)
+            r.prepared.memory_peak_bytes / n_processes(r.request.configuration)
             for r in self._store.launches.values()
             if r.prepared is not None
         ]
-        n = int(configuration.get(INSTANCES) or 1)
-        return n * max(seen) if seen else None
+        return n_processes(configuration) * max(seen) if seen else None
 
     def _fault_alone(self, request: LaunchRequest, allowed: float) -> str:
         """Say why one process would not fit, by its memory at smaller batches."""
@@ -235,3 +235,8 @@ def _around(batch: int, known: Sequence[int]) -> tuple[int, int]:
 
 def _gib(size: float) -> str:
     return f"{max(0.0, size) / 2**30:.2f} GiB"
+
+
+def n_processes(configuration: Configuration) -> int:
+    """Return how many processes of a configuration hold the model."""
+    return int(configuration.get(INSTANCES) or 1) * int(configuration.get(RANKS) or 1)

@@ -30,7 +30,7 @@ def loading_in_words(result: Result) -> str:
     else:
         told = (
             f"Loading takes {share_in_words(own)} of a step of the default: with batches in memory "
-            f"steps would be {ratio(own)} as fast"
+            f"steps would be at most {ratio(own)} as fast"
         )
     recommended = result.winners[result.recommended_class]
     if result.verdict != "faster" or recommended.loading is None:
@@ -52,11 +52,11 @@ def step_memory(result: Result) -> str:
         return told
     told += f", activations of a batch of {kept.batch} {_mib(kept.activations)}"
     room = _memory_bytes(result) - fixed
-    most = int(room * kept.batch / kept.activations) if kept.activations else 0
+    most = room * kept.batch / kept.activations if kept.activations else 0
     if most < kept.batch:
         return told
     fits = _rounded(most, 2)
-    return f"{told}: without what operators use besides, a batch of about {fits} would fit"
+    return f"{told}: without what operators use besides, a batch of at most about {fits} would fit"
 
 
 def _memory_bytes(result: Result) -> float:
@@ -64,7 +64,7 @@ def _memory_bytes(result: Result) -> float:
     identity = result.host.identity
     if result.device == CPU:
         return float(identity["memory_gib"]) * 2**30
-    return float(identity["gpus"][0]["memory_bytes"])
+    return float(identity["gpus"][0]["memory_bytes"]) if identity["gpus"] else 0.0
 
 
 def _mib(n_bytes: int) -> str:

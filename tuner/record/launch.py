@@ -236,8 +236,7 @@ class Prepared(msgspec.Struct, frozen=True, tag="prepared"):
     device_memory: DeviceMemory | None = None
     """None if the model is in the host's memory alone."""
     call_there_s: float = 0.0
-    """Median seconds of a step of training whose batch was there, before the loader made others; 0
-    where no loader is waited for."""
+    """Mean seconds of a step of training whose batch is there; 0 where no loader is waited for."""
 
 
 class Checked(msgspec.Struct, frozen=True, tag="checked"):

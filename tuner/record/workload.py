@@ -201,6 +201,8 @@ class ModelFacts(msgspec.Struct, frozen=True, tag="facts"):
     """In training, the loss and the optimizer, in words."""
     step_memory: StepMemory | None = None
     """None if the model does not learn."""
+    has_loader: bool = False
+    """Whether steps of training take their batches from a loader of the user's."""
     silence: str = ""
     """Why a server does not answer without settings; empty if it does."""
     answers_with: dict[str, Value] = {}

@@ -61,6 +61,7 @@ WORKLOAD_FACTS = (
     "workload.width",
     "workload.has_images",
     "workload.has_loader",
+    "workload.loader_divides",
     "workload.form",
     "workload.mode",
 )

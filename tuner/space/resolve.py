@@ -44,7 +44,8 @@ def workload_facts(workload: Workload, model: ModelFacts) -> dict[str, Any]:
         "workload.batches": workload.card.batches,
         "workload.width": model.graph_width,
         "workload.has_images": not model.parameter_ranks or _IMAGE_RANK in model.parameter_ranks,
-        "workload.has_loader": LOADER_WORKERS in model.effective_defaults,
+        "workload.has_loader": model.has_loader,
+        "workload.loader_divides": LOADER_WORKERS in model.effective_defaults,
         "workload.form": workload.card.form,
         "workload.mode": workload.mode,
     }

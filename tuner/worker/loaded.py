@@ -61,7 +61,7 @@ class LoadedModel:
         weights: a file of them, if there is one.
         """
         self._tell("importing")
-        self._framework_name, self._device = name, device
+        self._framework_name = name
         self._cpus = os.sched_getaffinity(0)  # before any library binds its threads
         start = time.perf_counter()
         self._seed = seed

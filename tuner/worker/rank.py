@@ -1,6 +1,6 @@
 """A process that trains a model together with the one that is measured, and follows it.
 
-    python -m tuner.worker.rank NUMBER N FOLDER
+    python -m tuner.worker.rank NUMBER N FOLDER CPU,CPU,...
 
 The first line of the standard input is the order with which that one began; each of the others is
 a step, or what it does between steps. It ends with that input.
@@ -8,6 +8,7 @@ a step, or what it does between steps. It ends with that input.
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -50,6 +51,7 @@ class Follower(TrainingSession):
 
 def main() -> None:
     """Build the model as the order says, and follow."""
+    os.sched_setaffinity(0, map(int, sys.argv[4].split(",")))
     number, n, folder = int(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3])
     order = msgspec.json.decode(sys.stdin.buffer.readline(), type=Begin)
     session = Follower(lambda _: None, Orders(sys.stdin.buffer))

@@ -366,7 +366,13 @@ class Session(LoadedModel):
             own_settings=own_settings,
             learns=self._in_words(),
             step_memory=self._step_memory,
+            has_loader=self._has_loader,
         )
+
+    @property
+    def _has_loader(self) -> bool:
+        """Whether calls take their inputs from a loader of the user's."""
+        return False
 
     def _as_timed(self, call: Call) -> Call:
         """Return a call of the model as it is timed; call: with its inputs there."""

@@ -19,20 +19,20 @@ import msgspec
 import numpy as np
 
 from tuner.errors import UsageError
-from tuner.host.gpu_watch import watch_on
 from tuner.host.interference import cpu_seconds
 from tuner.record.launch import Built, Compiled, Prepared
 from tuner.record.output_check import Bounds, OutputCheck, bounds_of
 from tuner.record.protocol import Begin, Idle, Measure, Measured, Prepare
+from tuner.space.knobs_of.torch import RANKS
 from tuner.worker import check, reference
-from tuner.worker.evidence.process import peak_bytes, private_bytes
+from tuner.worker.evidence.process import proportional_bytes
 from tuner.worker.frameworks import Array
 from tuner.worker.frameworks.training import Loading, Task, Trainer
 from tuner.worker.gallery import Input
 from tuner.worker.kept import Kept, joined, keep
 from tuner.worker.reference import OwnError
 from tuner.worker.scenarios import SCENARIOS
-from tuner.worker.scenarios.timing import Call, in_turn, until_steady
+from tuner.worker.scenarios.timing import Call, in_turn, timed, until_steady
 from tuner.worker.session import Session
 
 _N_BATCHES = 4
@@ -49,6 +49,8 @@ _WAITS = 0.1
 _IDLE_S, _FULL_S = 0.1, 10.0
 """A loader whose processes use no CPU for so long has made all batches ahead; seconds until it is
 no longer waited for."""
+_THERE_S = 1.0
+"""Seconds for which steps are timed whose batch is there."""
 _SMALL = 1e-3
 """Share of the whole gradient's size below which a parameter's own may be rounding alone, as that
 of a bias before a norm is."""
@@ -113,13 +115,12 @@ class TrainingSession(Session):
                 "inputs of several lengths are not measured with a loader: state one length, or "
                 "remove loader() to train on batches in memory"
             )
-        if self._others:
-            raise UsageError(
-                "several processes would each need a part of each batch of the loader, which is "
-                "not measured"
-            )
         self._fed, self._loading = self._work.fed(batch)
-        self._watch = watch_on(self._device, with_children=True, of=self._loading.workers)
+        self._watch.include(self._loading.workers, with_children=True)
+
+    @property
+    def _has_loader(self) -> bool:
+        return self._loading is not None
 
     def _as_timed(self, call: Call) -> Call:
         return self._fed or call
@@ -131,12 +132,20 @@ class TrainingSession(Session):
         return built
 
     def _start_others(self, order: Begin) -> None:
-        if others := self._work.start_others(order):
+        """Start them where the framework's own threads may run, and not where this one is bound."""
+        if order.settings.get(RANKS, 1) != 1 and self._work.task.loader is not None:
+            raise UsageError(
+                "several processes would each need a part of each batch of the loader, which is "
+                "not measured"
+            )
+        if others := self._work.start_others(order, self._cpus):
             self._others = others
-            self._watch = watch_on(self._device, of=lambda: others)
+            self._watch.include(lambda: others)
 
     def prepare(self, order: Prepare) -> Compiled:
         """Compile, and take the first step, with its batch there."""
+        if self._others and self._spec.n_shapes() > 1:
+            raise UsageError("several processes are not measured with inputs of several lengths")
         compiled = super().prepare(order)
         batch, work = order.load.batch, self._work
         self._feed(batch)
@@ -150,15 +159,16 @@ class TrainingSession(Session):
         """Make steps until they are steady."""
         prepared = super().warm_up()
         others = [*self._others, *(self._loading.workers() if self._loading else ())]
+        held = [proportional_bytes(pid) for pid in others]
         return msgspec.structs.replace(
             prepared,
             call_there_s=self._call_there_s(),
-            memory_peak_bytes=prepared.memory_peak_bytes + sum(map(peak_bytes, others)),
-            memory_private_bytes=prepared.memory_private_bytes + sum(map(private_bytes, others)),
+            memory_peak_bytes=prepared.memory_peak_bytes + sum(each for each, _ in held),
+            memory_private_bytes=prepared.memory_private_bytes + sum(own for _, own in held),
         )
 
     def _call_there_s(self) -> float:
-        """Return the seconds of a step whose batch is there; 0 where none is waited for.
+        """Return the mean seconds of a step whose batch is there; 0 where none is waited for.
 
         After steps from the loader, whose allocations change how malloc serves those that follow,
         and once the loader has made all batches that it makes ahead.
@@ -169,18 +179,24 @@ class TrainingSession(Session):
         begun, used_s = time.monotonic(), -1.0
         while used_s != (used_s := cpu_seconds(workers)) and time.monotonic() - begun < _FULL_S:
             time.sleep(_IDLE_S)
+        clock = self._work.clock
         with self._work.running():
-            return until_steady(self._there, self._work.clock).call_s
+            until_steady(self._there, clock)
+            taken = timed([self._there], clock, _THERE_S)
+        return taken.seconds / len(taken.took_s)
 
     def measure(self, order: Measure) -> Measured | Idle:
         """Time steps, after those whose batches were made while nothing was timed."""
         if self._fed is not None and self._loading is not None:
             clock = self._work.clock
             with self._work.running():
+                first = clock()
                 for _ in range(self._loading.n_ahead):
                     begun = clock()
                     self._fed()
-                    if self._loading.wait_s > _WAITS * (clock() - begun):
+                    if self._loading.wait_s > _WAITS * ((now := clock()) - begun):
+                        break
+                    if now - first > order.seconds:  # the loader keeps up
                         break
         return super().measure(order)
 

@@ -75,14 +75,22 @@ def threads_by_name() -> dict[int, str]:
     return names
 
 
-def private_bytes(pid: int | None = None) -> int:
-    """Return the anonymous memory of a process that is resident; pid: None for this one's."""
-    return _resident("RssAnon", pid)
+def private_bytes() -> int:
+    """Return the anonymous memory of this process that is resident."""
+    return _resident("RssAnon")
 
 
-def peak_bytes(pid: int) -> int:
-    """Return the most memory of a process that was ever resident; 0 if it has gone."""
-    return _resident("VmHWM", pid)
+def proportional_bytes(pid: int) -> tuple[int, int]:
+    """Return another process's share of the memory that it maps, and of its anonymous memory.
+
+    Of a page that several processes map each has its part (proc(5), Pss). 0 if it has gone.
+    """
+    try:
+        text = Path(f"/proc/{pid}/smaps_rollup").read_text()
+    except OSError:
+        return 0, 0
+    sizes = {line.partition(":")[0]: line.split()[1] for line in text.splitlines()[1:]}
+    return int(sizes["Pss"]) * 1024, int(sizes.get("Pss_Anon", 0)) * 1024
 
 
 def shared_bytes() -> int:
@@ -93,12 +101,8 @@ def shared_bytes() -> int:
     return _resident("RssFile")
 
 
-def _resident(kind: str, pid: int | None = None) -> int:
-    try:
-        text = Path(f"/proc/{pid or 'self'}/status").read_text()
-    except OSError:
-        return 0
-    for line in text.splitlines():
+def _resident(kind: str) -> int:
+    for line in Path("/proc/self/status").read_text().splitlines():
         if line.startswith(f"{kind}:"):
             return int(line.split()[1]) * 1024
     return 0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -89,11 +89,11 @@ class Trainer(Work, Protocol):
         an hour as at the beginning. Raises UsageError for a model that cannot learn.
         """
 
-    def start_others(self, order: Begin) -> list[int]:
+    def start_others(self, order: Begin, cpus: Collection[int]) -> list[int]:
         """Start the other processes that the settings ask for; return their process numbers.
 
-        The model is placed. order: what this process began with. Each process takes its part of
-        every batch that `program` binds from now on.
+        The model is placed. order: what this process began with. cpus: on which they may run. Each
+        process takes its part of every batch that `program` binds from now on.
         """
 
     def fed(self, batch: int) -> tuple[Callable[[], Any], Loading]:

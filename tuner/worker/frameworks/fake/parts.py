@@ -15,7 +15,7 @@ import os
 import resource
 import signal
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -283,7 +283,7 @@ class FakeTraining(FakeInference):
             [1e-3 * n_steps],
         )
 
-    def start_others(self, order: Begin) -> list[int]:
+    def start_others(self, order: Begin, cpus: Collection[int]) -> list[int]:
         """Start none: no setting asks for it."""
         return []
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -243,7 +243,7 @@ class TensorFlowTraining(TensorFlowInference):
         optimizer.apply = apply
         self._trace_anew()
 
-    def start_others(self, order: Begin) -> list[int]:
+    def start_others(self, order: Begin, cpus: Collection[int]) -> list[int]:
         """Start none: no setting asks for it."""
         return []
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -29,14 +28,17 @@ class Loader:
         make: Callable[[int], Any],
         batch: int,
         expected: Sequence[tuple[int, ...]],
+        axes: Sequence[int],
         settings: Mapping[str, Value],
     ) -> None:
-        """make: the user's function of the batch. expected: the shapes of the arrays of a batch.
+        """Call make, the user's function of the batch.
+
+        expected: the shapes of the arrays of a batch. axes: which dimension of each is the batch.
 
         Raises UsageError for what is no loader of such batches.
         """
         self._torch = torch
-        self._expected = tuple(expected)
+        self._expected, self._axes = tuple(expected), axes
         self._settings = settings
         try:
             made = make(batch)
@@ -72,10 +74,9 @@ class Loader:
         return f"{name} with {self.made.num_workers} worker processes" if self.divides else name
 
     def workers(self) -> list[int]:
-        """Return the process numbers of its workers."""
-        if not getattr(self.made, "num_workers", 0):
-            return []
-        return [each.pid for each in multiprocessing.active_children() if each.pid is not None]
+        """Return the process numbers of its workers that are alive."""
+        processes = getattr(self._batches, "_workers", ())  # PyTorch has no name for them
+        return [each.pid for each in processes if each.is_alive()]
 
     def read_back(self) -> list[ReadBack]:
         """Report the settings in force, if they are this loader's, after a first batch."""
@@ -127,7 +128,8 @@ class Loader:
         if shapes == self._expected:
             return tensors
         is_smaller = len(shapes) == len(self._expected) and all(
-            s[1:] == e[1:] and s[:1] < e[:1] for s, e in zip(shapes, self._expected, strict=True)
+            len(s) == len(e) and s[axis] < e[axis] and s == (*e[:axis], s[axis], *e[axis + 1 :])
+            for s, e, axis in zip(shapes, self._expected, self._axes, strict=True)
         )
         if is_smaller:
             return None
@@ -144,12 +146,18 @@ class Loader:
                 f"loader() returned a {type(made).__name__}; it must return a "
                 "torch.utils.data.DataLoader, or another iterable of batches"
             )
+        if hasattr(made, "__next__"):
+            raise UsageError(
+                f"loader() returned a {type(made).__name__}, which ends with its first epoch; "
+                "return what can be iterated over again, such as a DataLoader"
+            )
         if not {LOADER_WORKERS, LOADER_PREFETCH} & set(self._settings):
             return made
         if type(made) is not data.DataLoader:
             raise UsageError(f"{LOADER_WORKERS} is a setting of a DataLoader")
         n = int(self._settings.get(LOADER_WORKERS, made.num_workers))
         ahead = self._settings.get(LOADER_PREFETCH, made.prefetch_factor) or _USUAL_PREFETCH
+        persists = made.persistent_workers
         chosen = (
             {"batch_sampler": made.batch_sampler}
             if made.batch_sampler is not None
@@ -160,7 +168,8 @@ class Loader:
             **chosen,
             num_workers=n,
             prefetch_factor=ahead if n else None,
-            persistent_workers=n > 0,
+            persistent_workers=n > 0 and (LOADER_WORKERS in self._settings or persists),
+            in_order=made.in_order,
             collate_fn=made.collate_fn,
             pin_memory=made.pin_memory,
             timeout=made.timeout if n else 0,

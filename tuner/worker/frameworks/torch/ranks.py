@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -72,13 +72,16 @@ class Rank:
 class FirstRank(Rank):
     """The process that is measured, and that the others follow."""
 
-    def __init__(self, torch: Any, order: Begin, n: int) -> None:
-        """Start the others, and wait until they have built the model."""
+    def __init__(self, torch: Any, order: Begin, n: int, cpus: Collection[int]) -> None:
+        """Start the others, and wait until they have built the model.
+
+        cpus: on which they may run; an OpenMP runtime may have bound this thread to one of them.
+        """
         self._temporary = tempfile.TemporaryDirectory(prefix="ranks-", ignore_cleanup_errors=True)
-        folder = Path(self._temporary.name)
+        folder, own = Path(self._temporary.name), ",".join(map(str, sorted(cpus)))
         self._processes = [
             subprocess.Popen(
-                [sys.executable, "-m", "tuner.worker.rank", str(number), str(n), str(folder)],
+                [sys.executable, "-m", "tuner.worker.rank", str(number), str(n), str(folder), own],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
             )

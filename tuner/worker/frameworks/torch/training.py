@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import copy
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -186,7 +186,8 @@ class TorchTraining(TorchInference):
         assert make is not None and take is not None
         shapes = [tuple(each.shape) for each in self._batch]
         torch, settings = self._build.torch, self._build.settings
-        loader = self.loader = Loader(torch, make, batch, shapes, settings)
+        axes = [batch_axis(self.task, len(shape)) for shape in shapes]
+        loader = self.loader = Loader(torch, make, batch, shapes, axes, settings)
 
         def step() -> Any:
             given = map(self.given, loader.next())
@@ -198,11 +199,11 @@ class TorchTraining(TorchInference):
         """Return the settings of the loader that are in force."""
         return [] if self.loader is None else self.loader.read_back()
 
-    def start_others(self, order: Begin) -> list[int]:
+    def start_others(self, order: Begin, cpus: Collection[int]) -> list[int]:
         """Start them, and join their group."""
         n = int(order.settings.get(RANKS, 1))
         if n > 1:
-            self.ranks = FirstRank(self._build.torch, order, n)
+            self.ranks = FirstRank(self._build.torch, order, n, cpus)
         return [] if self.ranks is None else self.ranks.others
 
     def _parts(self, batch: tuple[Any, ...]) -> list[tuple[Any, ...]]:
