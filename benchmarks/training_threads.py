@@ -70,10 +70,10 @@ def main() -> None:
         rounds = read_rounds(path, arms)
         for arm, (i, j) in zip(others, sizes, strict=True):
             pairs = [r[arm] - r[default] for r in rounds if arm in r and default in r]
-            told = "failed"
+            ratio = "failed"
             if len(pairs) > 1:
-                told = "{:.2f}x ({:.2f} - {:.2f})".format(*interval(pairs))
-            print(f"| {model} | {i} | {j} | {told} |", flush=True)
+                ratio = "{:.2f}x ({:.2f} - {:.2f})".format(*interval(pairs))
+            print(f"| {model} | {i} | {j} | {ratio} |", flush=True)
 
 
 if __name__ == "__main__":

@@ -77,14 +77,14 @@ def loading(records: list[LaunchRecord]) -> Interval | None:
 
     None if they were given their batches without a loader, or there are fewer than two.
     """
-    told = [
+    log_ratios = [
         math.log(statistics.fmean(s.call_mean_s for s in slices) / record.prepared.call_there_s)
         for record in records
         if record.prepared is not None
         and record.prepared.call_there_s
         and (slices := clean_slices(record))
     ]
-    return plain_interval(told) if len(told) > 1 else None
+    return plain_interval(log_ratios) if len(log_ratios) > 1 else None
 
 
 def call_times(records: list[LaunchRecord], objective: Objective) -> Latency | None:

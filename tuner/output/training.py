@@ -23,19 +23,19 @@ def loading_in_words(result: Result) -> str:
     if own is None:
         return ""
     if own.low <= 1:
-        told = (
+        text = (
             "Steps of the default are not measurably slowed by loading their batches: with these "
             f"in memory they would be {ratio(own)} as fast"
         )
     else:
-        told = (
+        text = (
             f"Loading takes {share_in_words(own)} of a step of the default: with batches in memory "
             f"steps would be at most {ratio(own)} as fast"
         )
     recommended = result.winners[result.recommended_class]
     if result.verdict != "faster" or recommended.loading is None:
-        return f"{told}."
-    return f"{told}. Of a step as recommended it takes {share_in_words(recommended.loading)}."
+        return f"{text}."
+    return f"{text}. Of a step as recommended it takes {share_in_words(recommended.loading)}."
 
 
 def step_memory(result: Result) -> str:
@@ -44,19 +44,19 @@ def step_memory(result: Result) -> str:
     if kept is None:
         return ""
     fixed = kept.weights + kept.gradients + kept.optimizer
-    told = (
+    text = (
         f"weights {_mib(kept.weights)}, gradients {_mib(kept.gradients)}, state of the optimizer "
         f"{_mib(kept.optimizer)}"
     )
     if kept.activations is None:
-        return told
-    told += f", activations of a batch of {kept.batch} {_mib(kept.activations)}"
+        return text
+    text += f", activations of a batch of {kept.batch} {_mib(kept.activations)}"
     room = _memory_bytes(result) - fixed
     most = room * kept.batch / kept.activations if kept.activations else 0
     if most < kept.batch:
-        return told
+        return text
     fits = _rounded(most, 2)
-    return f"{told}: without what operators use besides, a batch of at most about {fits} would fit"
+    return f"{text}; without workspace of operators, a batch of at most about {fits} would fit"
 
 
 def _memory_bytes(result: Result) -> float:

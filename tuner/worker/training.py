@@ -188,17 +188,20 @@ class TrainingSession(Session):
     def measure(self, order: Measure) -> Measured | Idle:
         """Time steps, after those whose batches were made while nothing was timed."""
         if self._fed is not None and self._loading is not None:
-            clock = self._work.clock
             with self._work.running():
-                first = clock()
-                for _ in range(self._loading.n_ahead):
-                    begun = clock()
-                    self._fed()
-                    if self._loading.wait_s > _WAITS * ((now := clock()) - begun):
-                        break
-                    if now - first > order.seconds:  # the loader keeps up
-                        break
+                self._use_up(self._fed, self._loading, order.seconds)
         return super().measure(order)
+
+    def _use_up(self, step: Call, loading: Loading, most_s: float) -> None:
+        """Take steps until one has to wait; a loader that keeps up for `most_s` is steady, too."""
+        clock = self._work.clock
+        first = clock()
+        for _ in range(loading.n_ahead):
+            begun = clock()
+            step()
+            now = clock()
+            if loading.wait_s > _WAITS * (now - begun) or now - first > most_s:
+                return
 
     def _check_answers(self, arrays: list[Array], batch: int) -> None:
         """Take the default's first steps.

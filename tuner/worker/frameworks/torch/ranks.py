@@ -58,15 +58,10 @@ class Rank:
             return [kept[name] for name in kept.files]
 
     def tell(self, order: str) -> None:
-        """Tell nobody: the first process alone is followed."""
+        """Do nothing: only the first process is followed."""
 
     def bind(self, arrays: Sequence[Array]) -> None:
-        """Tell nobody."""
-
-    @property
-    def others(self) -> list[int]:
-        """The process numbers of those that were started from here."""
-        return []
+        """Do nothing, likewise."""
 
 
 class FirstRank(Rank):
@@ -90,7 +85,7 @@ class FirstRank(Rank):
         self.tell(msgspec.json.encode(order).decode())
         while not all((folder / f"{_BUILT}{number}").exists() for number in range(1, n)):
             if any(process.poll() is not None for process in self._processes):
-                raise ChildProcessError("a process that was to train the model, too, has ended")
+                raise ChildProcessError("another rank ended before it had built the model")
             time.sleep(_POLL_S)
         super().__init__(torch, 0, n, folder)
 

@@ -201,10 +201,10 @@ class TorchTraining(TorchInference):
 
     def start_others(self, order: Begin, cpus: Collection[int]) -> list[int]:
         """Start them, and join their group."""
-        n = int(order.settings.get(RANKS, 1))
-        if n > 1:
-            self.ranks = FirstRank(self._build.torch, order, n, cpus)
-        return [] if self.ranks is None else self.ranks.others
+        if (n := int(order.settings.get(RANKS, 1))) == 1:
+            return []
+        self.ranks = FirstRank(self._build.torch, order, n, cpus)
+        return self.ranks.others
 
     def _parts(self, batch: tuple[Any, ...]) -> list[tuple[Any, ...]]:
         return self._divided(batch, parts_of(self._build.settings))
