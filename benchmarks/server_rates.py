@@ -1,6 +1,6 @@
 """How true are a server's rates, on simulated servers whose rate is known?
 
-    python -m benchmarks.server_rates [--studies 200] [--rounds 6] [--only A ...]
+    python -m benchmarks.server_rates [--studies 200] [--first 0] [--rounds 6] [--only A ...]
 
 For each kind of server: studies with the tool's own choice of rates, arrivals and estimate. Each
 round launches two arms, the server and one that is 1.3 times as fast, at the same arrivals.
@@ -263,14 +263,14 @@ def study(kind: Kind, slo: Slo, n_rounds: int, seed: int) -> Estimate:
     )
 
 
-def rows(kind: Kind, slo: Slo, n_studies: int, n_rounds: int) -> Iterator[str]:
-    """Yield what is printed about a kind of server."""
+def rows(kind: Kind, slo: Slo, seeds: Sequence[int], n_rounds: int) -> Iterator[str]:
+    """Yield what is printed about a kind of server. seeds: one of each study."""
     faster = msgspec.structs.replace(
         kind, service_s={size: s / FASTER for size, s in kind.service_s.items()}
     )
     if kind.stall_s:
         faster = msgspec.structs.replace(faster, stall_s=kind.stall_s / FASTER)
-    found = [study(kind, slo, n_rounds, seed) for seed in range(n_studies)]
+    found = [study(kind, slo, n_rounds, seed) for seed in seeds]
     n_of_trace = found[0].n_requests
     truth, other = (math.log(true_rate(each, slo, n_of_trace)) for each in (kind, faster))
     error = np.array([each.rate for each in found]) - truth
@@ -299,15 +299,17 @@ def rows(kind: Kind, slo: Slo, n_studies: int, n_rounds: int) -> Iterator[str]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--studies", type=int, default=200)
+    parser.add_argument("--first", type=int, default=0, help="the seed of the first study")
     parser.add_argument("--rounds", type=int, default=6)
     parser.add_argument("--only", type=int, nargs="*", help="numbers of kinds, from 0")
     given = parser.parse_args()
+    seeds = range(given.first, given.first + given.studies)
     with tempfile.TemporaryDirectory() as folder:
         for number, (name, kind) in enumerate(KINDS.items()):
             if given.only and number not in given.only:
                 continue
             print(name, flush=True)
-            for row in rows(kind, slo_of(kind, Path(folder)), given.studies, given.rounds):
+            for row in rows(kind, slo_of(kind, Path(folder)), seeds, given.rounds):
                 print(row, flush=True)
 
 
