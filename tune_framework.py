@@ -8,9 +8,18 @@ import tuner
 from tuner.version import __version__
 
 if typing.TYPE_CHECKING:
-    from tuner import apply, frame, guidelines_frame, recommend, tune, verify
+    from tuner import apply, frame, guidelines_frame, recommend, time_to_target, tune, verify
 
-__all__ = ["__version__", "apply", "frame", "guidelines_frame", "recommend", "tune", "verify"]
+__all__ = [
+    "__version__",
+    "apply",
+    "frame",
+    "guidelines_frame",
+    "recommend",
+    "time_to_target",
+    "tune",
+    "verify",
+]
 
 
 def __getattr__(name: str) -> typing.Any:

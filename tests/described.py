@@ -4,6 +4,7 @@ import hashlib
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -22,10 +23,11 @@ def remembering(folder: Path) -> Callable[..., Reply]:
         waiting: Deadline,
         gpu: str = "",
         then: Command | None = None,
+        *started: Any,
     ) -> Reply:
         is_known_by_files = all(ref.path.endswith(".py") for ref in models)
         if not is_known_by_files or not isinstance(command, ListModels | Describe):
-            return ask(command, models, waiting, gpu, then)
+            return ask(command, models, waiting, gpu, then, *started)
         kept = folder / hashlib.sha256(_content(command, models, gpu)).hexdigest()
         if kept.exists():
             known: Reply = msgspec.json.decode(kept.read_bytes(), type=Reply)

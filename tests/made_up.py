@@ -11,14 +11,14 @@ import functools
 import math
 import runpy
 import unittest.mock as mock
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
 
 from tuner.cli.main import command, main
 from tuner.galleries import MODELS
-from tuner.launchers.asking import Deadline
+from tuner.launchers.asking import NOTHING_SET, Deadline
 from tuner.launchers.clock import VirtualClock
 from tuner.launchers.describe import describe_model, find_model
 from tuner.launchers.made_up import MadeUp
@@ -34,6 +34,7 @@ from tuner.record.outcome import Ending, Outcome
 from tuner.record.protocol import Command, Describe, MakeReference, Reply
 from tuner.record.workload import ModelCard, ModelFacts, ModelRef
 from tuner.space.knobs_of.launch import BATCH
+from tuner.space.launching import LaunchPlan
 from tuner.worker.frameworks.fake.surface import CHOICES, Surface
 
 Begins = Callable[[], None]
@@ -137,11 +138,13 @@ class MadeUpFake:
         waiting: Deadline,
         gpu: str = "",
         then: Command | None = None,
+        plan: LaunchPlan | None = None,
+        environment: Mapping[str, str] = NOTHING_SET,
     ) -> Reply:
         """Have a worker read the cards of other files."""
         is_fake = all(Path(ref.path) == MODELS / "fake.py" for ref in models)
         if not is_fake and not isinstance(command, Describe | MakeReference):
-            return THIS_HOST.ask(command, models, waiting, gpu, then)
+            return THIS_HOST.ask(command, models, waiting, gpu, then, plan, environment)
         any_source = MadeUp(lambda _: 0.0, clock=self.clock)
         card, facts = described(getattr(command, "mode", INFERENCE))
         card = msgspec.structs.replace(card, name=models[0].name)  # of a file that is the fake's

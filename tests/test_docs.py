@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.command import Here, run
+from tests.made_up import MadeUpFake
 from tests.space.spaces import TORCH_DEFAULTS, model
 from tests.wants import needs, require
 from tuner.galleries import MODELS
@@ -22,6 +23,7 @@ from tuner.record.objective import GOALS
 from tuner.space.profile_file import gallery
 
 ROOT = Path(__file__).parent.parent
+LEARNS = ROOT / "tests" / "models" / "to_target.py"
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 MOST_WORDS = 1500
 """Of the README: what is worth more words has a page of its own."""
@@ -32,6 +34,19 @@ TUNING = [line for line in COMMANDS if line.split()[1].startswith("--")]
 OTHERS = [line for line in COMMANDS if line not in TUNING]
 MINE = re.search(r"```python\n(# mine.py\n.*?)```", TEXTS["README.md"], re.DOTALL)
 APP = re.search(r"```python\n(# app.py\n.*?)```", TEXTS["scenarios.md"], re.DOTALL)
+TRAIN = """
+import time
+import torch
+
+model = torch.nn.Linear(64, 8)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+begun = time.perf_counter()
+for _ in range(50):
+    optimizer.zero_grad()
+    model(torch.ones(16, 64)).square().mean().backward()
+    optimizer.step()
+print(f"samples={50 * 16} seconds={time.perf_counter() - begun:.3f}")
+"""
 QUICK = dict.fromkeys(("resnet50", "bert-base", "mobilenet-v1"), "fake")
 """Models whose command is tried on the fake: what it takes to describe them is tested elsewhere."""
 
@@ -88,7 +103,7 @@ def test_every_page_is_in_the_readme() -> None:
     "line",
     [
         pytest.param(line, marks=pytest.mark.slow)
-        if "mine.py:function" in line or "--serve" in line  # PyTorch is started
+        if any(word in line for word in ("mine.py:function", "--serve", "train.py"))  # of PyTorch
         else line
         for line in TUNING
     ],
@@ -107,6 +122,10 @@ def test_a_tuning_command_could_begin(
         assert APP is not None
         Path("app.py").write_text(APP[1])
         Path("requests.jsonl").write_text(str([0.5] * 64))
+        monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
+    if "python train.py" in words:
+        require("torch")
+        Path("train.py").write_text(TRAIN)
         monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
     if "mine.py:function" in words:
         require("torch")
@@ -140,7 +159,8 @@ def words_of(line: str, folder: Path) -> list[str]:
 
 def is_slow(line: str) -> bool:
     """Tell whether a command measures, or starts a framework."""
-    return " verify " in line or ("recommend" in line and "--guidelines" not in line)
+    trains = " verify " in line or " time-to-target " in line
+    return trains or ("recommend" in line and "--guidelines" not in line)
 
 
 @pytest.mark.parametrize("line", [line for line in OTHERS if not is_slow(line)])
@@ -165,6 +185,24 @@ def test_a_command_about_a_study_does_what_it_says(
 @pytest.mark.parametrize("line", [line for line in OTHERS if " verify " in line])
 def test_a_recommendation_is_proved_as_the_docs_say(reports: Path, line: str) -> None:
     done = run(*words_of(line, reports), cwd=reports, is_virtual=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_recommendation_is_trained_as_the_docs_say(here: Here, tmp_path: Path) -> None:
+    line, other = sorted(
+        (each for each in OTHERS if " time-to-target " in each), key=lambda each: "--fix" in each
+    )
+    shutil.copy(LEARNS, tmp_path / "mine.py")
+    mine = "mine.py@seed=2,noise=0.003"
+    study = ("--framework", "fake", "--hw", "fake", "--mode", "training", "--budget", "30s")
+    out = ("--out", "reports/mine-torch-training")
+    assert here("--model", mine, *study, *out, testbed=MadeUpFake()).returncode == 0
+    words = [mine if word == "mine.py" else word for word in words_of(line, tmp_path)]
+    done = here(*words)
+    assert done.returncode == 0, done.stderr
+    settings = {"torch.autocast=bf16": "fake.precision=bf16", "mine.py": mine}
+    words = [settings.get(word, word) for word in words_of(other, tmp_path)]
+    done = here(*words, "--framework", "fake")
     assert done.returncode == 0, done.stderr
 
 

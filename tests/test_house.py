@@ -45,6 +45,7 @@ APP = [
     "grants",
     "study_setup",
     "verify",
+    "time_to_target",
     "lint",
     "recommend",
     "advice",

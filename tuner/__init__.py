@@ -3,6 +3,7 @@
     tune        find them, by measuring (tuner/api.py)
     recommend   predict them, without a search
     verify      measure a recommendation again
+    time_to_target      train it, and the default, to a quality target
     apply       put a recommendation into force in this process (tuner/deploy/apply.py)
     frame       finished studies as a pandas data frame
     guidelines_frame    guidelines as one
@@ -20,6 +21,7 @@ if typing.TYPE_CHECKING:
     from tuner.api import frame as frame
     from tuner.api import guidelines_frame as guidelines_frame
     from tuner.api import recommend as recommend
+    from tuner.api import time_to_target as time_to_target
     from tuner.api import tune as tune
     from tuner.api import verify as verify
     from tuner.deploy.apply import apply as apply
@@ -30,6 +32,7 @@ __all__ = [
     "frame",
     "guidelines_frame",
     "recommend",
+    "time_to_target",
     "tune",
     "verify",
 ]
@@ -37,6 +40,7 @@ __all__ = [
 _HOMES = {
     "frame": "tuner.api",
     "guidelines_frame": "tuner.api",
+    "time_to_target": "tuner.api",
     "tune": "tuner.api",
     "recommend": "tuner.api",
     "verify": "tuner.api",

@@ -1,4 +1,4 @@
-"""The commands as Python functions: tune, recommend and verify; studies as data frames.
+"""The commands as Python functions: tune, recommend, verify, ...; studies as data frames.
 
     import tuner
 
@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,19 +21,24 @@ from tuner.app.recommend import PATIENCE_S, Recommended, read_rules
 from tuner.app.recommend import recommend as recommend_request
 from tuner.app.request import (
     Request,
+    checked_margin,
     checked_share,
     parse_duration,
+    parse_margin,
     parse_share,
     scenario_of,
     service_of,
 )
+from tuner.app.time_to_target import TimeToTargetRequest, run_time_to_target
 from tuner.app.tune import Finished
 from tuner.app.tune import tune as tune_request
 from tuner.app.verify import VerifyRequest, run_verify
 from tuner.errors import NothingMeasured, UsageError
 from tuner.host.secrets import redacted, stated
+from tuner.measurement.non_inferiority import MARGIN
 from tuner.record.configuration import Value
 from tuner.record.events import Listener, unheard
+from tuner.record.time_to_target import TimeToTarget
 from tuner.space.restrictions import Numerics, Restrictions
 from tuner.study.verification import Verification
 from tuner.study.verify import QUICK_S
@@ -236,6 +241,48 @@ def verify(
         None if share is None else checked_share(share),
     )
     return run_verify(request, listen or unheard)
+
+
+def time_to_target(
+    recommended: _Path | None = None,
+    *,
+    model: _Path | None = None,
+    fix: Sequence[str] = (),
+    framework: str | None = None,
+    batch: int | None = None,
+    out: _Path | None = None,
+    allow_pickle: bool = False,
+    budget: str | float = "10m",
+    margin: str | float = MARGIN,
+    on_run: Callable[[str], None] | None = None,
+) -> TimeToTarget:
+    """Train the default and a configuration to the quality target that the model's file states.
+
+    It is that of a recommended.toml, or is named by fix, ("torch.autocast=bf16",), and model.
+
+    The arguments are the options of `tune-framework time-to-target`. budget: seconds, or text.
+    margin: "5%" or 0.05, the share of additional steps that is not accepted. on_run: called with a
+    line about each run.
+
+    Returns a TimeToTarget: verdict (as_good, worse, undecided), reason, steps_ratio and the speedup
+    of the time to the target, with their intervals. Raises UsageError for a file that is invalid,
+    not of training or of another model, and NothingMeasured if a run fails, or none ends in time.
+    """
+    share = parse_margin(margin) if isinstance(margin, str) else checked_margin(margin)
+    where = None if model is None else os.fspath(model)
+    _refuse_single({"fix": fix})
+    request = TimeToTargetRequest(
+        None if recommended is None else Path(recommended),
+        _seconds(budget),
+        where,
+        tuple(fix),
+        framework,
+        batch,
+        _path(out),
+        allow_pickle,
+        share,
+    )
+    return run_time_to_target(request, on_run or (lambda line: None))
 
 
 def frame(*places: _Path) -> pandas.DataFrame:

@@ -1,5 +1,6 @@
 """A model whose batches a loader gives: LOADER names what kind of loader."""
 
+import math
 import os
 from collections.abc import Iterator
 from typing import Any
@@ -64,3 +65,34 @@ def torch_loader(batch: int) -> Any:
     if LOADER == "small":
         return DataLoader(Samples(), batch_size=batch // 2)
     return DataLoader(Stream() if LOADER == "stream" else Samples(), batch_size=batch)
+
+
+def tensorflow() -> Any:
+    from tensorflow.keras import Input, Model, layers
+
+    inputs = Input((32,))
+    return Model(inputs, layers.Dense(10)(layers.Dense(64, activation="relu")(inputs)))
+
+
+def tensorflow_loader(batch: int) -> Any:
+    import numpy as np
+    import tensorflow as tf
+
+    x = np.arange(N_SAMPLES, dtype=np.float32)[:, None] * np.ones((1, 32), dtype=np.float32)
+    y = np.arange(N_SAMPLES) % 10
+    if LOADER in ("numbered", "workers"):
+
+        class Numbered(tf.keras.utils.PyDataset):
+            def __len__(self) -> int:
+                return math.ceil(N_SAMPLES / batch)
+
+            def __getitem__(self, index: int) -> tuple[Any, Any]:
+                rows = slice(index * batch, (index + 1) * batch)
+                return x[rows], y[rows]
+
+        return Numbered(workers=4) if LOADER == "workers" else Numbered()
+    if LOADER == "words":
+        return [["a", "b"]]
+    if LOADER == "inputs alone":
+        return [(x[:batch],)]
+    return tf.data.Dataset.from_tensor_slices((x, y)).batch(batch).prefetch(tf.data.AUTOTUNE)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tuner.output.continuing import going_on
+from tuner.output.continuing import going_on, model_file
 
 
 @pytest.mark.parametrize(
@@ -40,3 +40,18 @@ def test_parameters_of_a_model_stay_its_own() -> None:
 )
 def test_there_is_none_where_no_command_line_is_about_one_study(command: str) -> None:
     assert going_on(command, "m", "torch", Path("x"), "12m") == ""
+
+
+@pytest.mark.parametrize(
+    ("command", "file"),
+    [
+        ("--model m.py@a=1 --mode training", "m.py@a=1"),
+        ("--model=own/m.py:function", "own/m.py:function"),
+        ("--models k,own/m.py", "own/m.py"),
+        ("--model m --mode training", None),
+        ("--models m,n", None),
+        ("--model 'unfinished", None),
+    ],
+)
+def test_a_file_is_named_again_and_a_built_in_model_is_not(command: str, file: str | None) -> None:
+    assert model_file(f"tune-framework {command}", "m") == file

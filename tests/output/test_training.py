@@ -1,10 +1,12 @@
 """What a report says of the data and the memory of a step of training."""
 
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
+from tests.analysis.test_time_to_target import ALIKE, SETTINGS, concluded
 from tests.output.test_price import MIB, result, words
 from tuner.output.headline import next_steps
 from tuner.output.measured import measured
@@ -73,3 +75,24 @@ def test_activations_that_nothing_shows_are_left_out(template: str) -> None:
     told = words(render(trained(memory=StepMemory(16, MIB, MIB, 2 * MIB, None)), template))
     assert "state of the optimizer 2 MiB" in told
     assert "activations of a batch" not in told
+
+
+@TEMPLATES
+def test_a_target_is_the_next_step_until_it_was_trained_to(template: str) -> None:
+    found = trained(configuration=SETTINGS)
+    assert found.model_facts is not None
+    facts = msgspec.structs.replace(found.model_facts, has_target=True)
+    found = msgspec.structs.replace(
+        found,
+        model_facts=facts,
+        command="tune-framework --model mine.py --mode training",
+        verdict="faster",
+    )
+    step = "tune-framework time-to-target x/recommended.toml --model mine.py"
+    assert step in [each.command for each in next_steps(found, Path("x"), Path("x"))]
+    done = msgspec.structs.replace(found, time_to_target=[concluded(*ALIKE)])
+    assert step not in [each.command for each in next_steps(done, Path("x"), Path("x"))]
+    assert "it learns as well as the default" in words(render(done, template))
+    several = trained(configuration={"torch.ranks": 2})
+    several = msgspec.structs.replace(several, model_facts=facts, verdict="faster")
+    assert not [each for each in next_steps(several) if "time-to-target" in each.command]

@@ -22,10 +22,15 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("loading")
 
 
-def launched(folder: Path, settings: dict[str, Value], loader: str = "dataset") -> Launched:
+def launched(
+    folder: Path,
+    settings: dict[str, Value],
+    loader: str = "dataset",
+    framework: str = "torch",
+) -> Launched:
     environment = {"TUNE_TEST_LOADER": loader}
     return Launched(
-        folder, "torch", settings, LOADING, environment, references=folder, mode=TRAINING
+        folder, framework, settings, LOADING, environment, references=folder, mode=TRAINING
     )
 
 
@@ -66,7 +71,7 @@ def test_only_a_loader_of_a_data_set_with_indices_has_settings(
 @pytest.mark.parametrize(
     ("loader", "told"),
     [
-        ("number", "loader() returned a int; it must return a torch.utils.data.DataLoader"),
+        ("number", "loader() returned an object of type int; it must return a torch.utils.data"),
         ("words", "loader() gives a list of others; a batch must be a tensor, or a list or tuple"),
         ("generator", "which ends with its first epoch"),
         ("empty", "loader() gives no batch of the stated size in an epoch"),
@@ -85,4 +90,34 @@ def test_what_gives_no_batches_is_refused_with_the_reason(
     ref, _ = find_model(LOADING, MODELS)
     with pytest.raises(UsageError) as caught:
         describe_model(ref, "torch", 0, mode=TRAINING)
+    assert told in str(caught.value)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("loader", ["dataset", "numbered"])
+def test_tensorflow_trains_on_the_batches_of_its_loaders(folder: Path, loader: str) -> None:
+    with launched(folder, {}, loader, "tensorflow") as launch:
+        prepared = launch.prepare()
+        assert prepared.call_there_s > 0
+        assert launch.measured().slice.rate > 0
+        checked = launch.checked()
+    assert isinstance(checked, Checked), checked
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("loader", "told"),
+    [
+        ("words", "a batch with an object of type str; it must hold arrays or tensors"),
+        ("workers", "a PyDataset with workers=4, which fit() alone starts"),
+        ("inputs alone", "a batch of shapes (16, 32); the model's file states (16, 32), (16,)"),
+    ],
+)
+def test_what_gives_no_batches_to_tensorflow_is_refused(
+    monkeypatch: pytest.MonkeyPatch, loader: str, told: str
+) -> None:
+    monkeypatch.setenv("TUNE_TEST_LOADER", loader)
+    ref, _ = find_model(LOADING, MODELS)
+    with pytest.raises(UsageError) as caught:
+        describe_model(ref, "tensorflow", 0, mode=TRAINING)
     assert told in str(caught.value)

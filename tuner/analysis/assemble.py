@@ -150,6 +150,7 @@ def _model(context: Context) -> ModelSection:
         differs=card.differs,
         learns=facts.learns,
         step_memory=facts.step_memory,
+        has_target=facts.has_target,
     )
 
 

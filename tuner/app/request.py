@@ -55,12 +55,17 @@ def parse_duration(text: str) -> float:
     return seconds
 
 
-def parse_share(text: str) -> float:
-    """Read 90% of a claimed gain into 0.9; raises UsageError."""
+def parse_percentage(option: str, text: str, example: str) -> float:
+    """Read 5% into 0.05; raises UsageError."""
     found = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)\s*%", text.strip())
     if found is None:
-        raise UsageError(f"--at-least {text!r} is not a percentage: write 90%")
-    return checked_share(float(found[1]) / 100)
+        raise UsageError(f"{option} {text!r} is not a percentage: write {example}")
+    return float(found[1]) / 100
+
+
+def parse_share(text: str) -> float:
+    """Read 90% of a claimed gain into 0.9; raises UsageError."""
+    return checked_share(parse_percentage("--at-least", text, "90%"))
 
 
 def checked_share(share: float) -> float:
@@ -69,6 +74,24 @@ def checked_share(share: float) -> float:
         raise UsageError(
             f"at least {share:.4g} of the claimed gain cannot be asked for: write more than 0%, "
             "and 100% at the most"
+        )
+    return share
+
+
+def parse_margin(text: str) -> float:
+    """Read a share of additional steps, 5% into 0.05; raises UsageError."""
+    return checked_margin(parse_percentage("--margin", text, "5%"))
+
+
+def checked_margin(share: float) -> float:
+    """Return a share of additional steps; raises UsageError if it is invalid.
+
+    A configuration that needs twice the steps has learnt otherwise, whatever its speed.
+    """
+    if not 0 < share <= 1:
+        raise UsageError(
+            f"a margin of {share:.4g} is invalid: it is the share of additional steps that is not "
+            "accepted, more than 0% and 100% at the most"
         )
     return share
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 from pathlib import Path
 
 import msgspec
@@ -19,6 +18,7 @@ from tuner.measurement.interference_gate import WAITING_SHARE
 from tuner.measurement.replication import CONFIRM, replication
 from tuner.record.events import Listener, Warned
 from tuner.record.journal import EarlierNoted, SloFixed, StudyOpened
+from tuner.record.moments import utc_now
 from tuner.record.store import Store
 from tuner.record.winner_class import WinnerClass
 from tuner.search.search import Search
@@ -196,7 +196,7 @@ def open_study(store: Store, plan: Plan, command: str) -> bool:
             StudyOpened(
                 plan.identity,
                 plan.identity_parts,
-                now(),
+                utc_now(),
                 __version__,
                 plan.environment,
                 command,
@@ -209,8 +209,3 @@ def open_study(store: Store, plan: Plan, command: str) -> bool:
         f"{plan.folder} holds another study: {difference(opened, plan)} changed since it was "
         "begun; name another folder with --out, or move this one away"
     )
-
-
-def now() -> str:
-    """Return the moment (UTC, ISO 8601)."""
-    return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
@@ -24,7 +25,6 @@ from tuner.app.request import Request
 from tuner.app.study_setup import (
     bounded,
     environment_changed,
-    now,
     open_study,
     study_of,
     tell_losses,
@@ -48,7 +48,7 @@ from tuner.record.events import (
     TransferLoaded,
     Warned,
 )
-from tuner.record.files import write_result
+from tuner.record.files import read_result, write_result
 from tuner.record.journal import (
     EarlierNoted,
     Extended,
@@ -59,10 +59,12 @@ from tuner.record.journal import (
     WarningNoted,
 )
 from tuner.record.launch import Purpose
+from tuner.record.moments import utc_now
 from tuner.record.outcome import Outcome, counts_as_measured
 from tuner.record.protocol import draft_of, weights_beside
 from tuner.record.result import Result
 from tuner.record.store import Store
+from tuner.record.time_to_target import TimeToTarget
 from tuner.record.withdrawal import existing_parent, remove_empty_study
 from tuner.space.baselines import what_apt_adds
 from tuner.space.launching import gpu_of
@@ -211,7 +213,7 @@ def run_study(
         open_study(store, plan, request.command)
         sessions = store.all(SessionOpened)
         is_finished = store.is_finished
-        session = SessionOpened(len(sessions) + 1, now(), budget_s, request.command)
+        session = SessionOpened(len(sessions) + 1, utc_now(), budget_s, request.command)
         if is_finished:  # rendered again: nothing of what was measured has changed
             session = sessions[-1]
             overhead_s = 0.0
@@ -243,8 +245,11 @@ def run_study(
             """Write the result as far as it is known."""
             begun = sessions[0] if sessions else session
             context = _context(plan, request, host, session, begun.command)
-            result = assemble(study, context)
-            write_result(plan.folder / "result.json", result)
+            path = plan.folder / "result.json"
+            result = msgspec.structs.replace(
+                assemble(study, context), time_to_target=_trained(path)
+            )
+            write_result(path, result)
             found = recommendations(result, host, plan.workload.card)
             write_recommendations(plan.folder, found, result.recommended_class)
             write_reports(plan.folder, result)
@@ -261,6 +266,13 @@ def run_study(
             _say_unsaid(store, plan, result, listen)
         listen(StudyEnds(plan.workload.label(), result.verdict, str(plan.folder)))
         return result
+
+
+def _trained(path: Path) -> list[TimeToTarget]:
+    """Return what time-to-target has added to a result that is written anew."""
+    with contextlib.suppress(UsageError):  # its runs are kept elsewhere
+        return read_result(path).time_to_target
+    return []
 
 
 def _begins(store: Store, plan: Plan, session: SessionOpened) -> StudyBegins:

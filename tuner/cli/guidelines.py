@@ -10,17 +10,17 @@ import msgspec
 from rich.table import Table
 from rich.text import Text
 
-from tuner.app.study_setup import now
 from tuner.cli.printable import printable
 from tuner.cli.tables import wide_console
 from tuner.guidelines.studies import make_guidelines, read_recordings
 from tuner.output.guidelines import Part, Shown, parts_of, write_guidelines
+from tuner.record.moments import utc_now
 
 
 def main(folders: Sequence[Path], out: Path, *, as_json: bool) -> None:
     """Distil, write the page and its data, and print the rules."""
     recordings = read_recordings(folders)
-    guidelines = make_guidelines(recordings, now())
+    guidelines = make_guidelines(recordings, utc_now())
     write_guidelines(out, guidelines, recordings)
     if as_json:
         data = msgspec.json.format(msgspec.json.encode(guidelines), indent=2)

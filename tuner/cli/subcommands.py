@@ -208,6 +208,62 @@ def verify(
         )
 
 
+@_command(name="time-to-target")
+def time_to_target(
+    context: typer.Context,
+    recommended: Annotated[
+        Path | None,
+        typer.Argument(
+            parser=paths.path, help="A recommended*.toml, or its folder; or --model and --fix."
+        ),
+    ] = None,
+    model: Annotated[
+        str | None,
+        typer.Option(help="The model's path; of a recommendation if it is not built in."),
+    ] = None,
+    fix: Annotated[
+        list[str] | None,
+        typer.Option(metavar="KNOB=VALUE", help="A setting, without a recommendation."),
+    ] = None,
+    framework: Annotated[
+        str | None, typer.Option(help="With --fix, if the model is there for several.")
+    ] = None,
+    batch: Batch = None,
+    out: Annotated[
+        Path | None, typer.Option(parser=paths.path, help="With --fix: folder of the runs.")
+    ] = None,
+    budget: Annotated[
+        str, typer.Option(help="Time limit: 90s, 10m. The same command goes on.")
+    ] = "10m",
+    margin: Annotated[
+        str, typer.Option(help="Share of additional steps that is not accepted.")
+    ] = "5%",
+    allow_pickle: Annotated[
+        bool, typer.Option("--allow-pickle", help="Trust the model file, as when it was tuned.")
+    ] = False,
+    json: AsJson = False,
+) -> None:
+    """Train to a quality target: does a configuration need more steps?
+
+    Pairs of runs, of the default and of the configuration, have the same seed. The exit code is 0
+    if it is shown to need less than the margin more steps, 4 if it needs more, 5 if that is not
+    decided.
+    """
+    with handled(if_stopped="every run that has ended is kept: the same command goes on"):
+        from tuner.cli import time_to_target
+
+        time_to_target.main(
+            recommended,
+            model,
+            budget,
+            margin,
+            settings=time_to_target.Settings(tuple(fix or ()), framework, batch, out),
+            allow_pickle=allow_pickle,
+            as_json=json,
+            testbed=context.obj,
+        )
+
+
 @_command()
 def export(
     recommended: Recommended,

@@ -7,8 +7,9 @@ import re
 import shutil
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 
 import msgspec
 
@@ -30,6 +31,7 @@ SAID_AFTER_S = 5.0
 _MORE = 3
 """What follows an answer may take this many times as long as the answer."""
 
+NOTHING_SET: Mapping[str, str] = MappingProxyType({})
 _FRAME = re.compile(r'\s*File "(?P<file>.+)", line (?P<line>\d+) in (?P<function>.+)')
 _CURRENT = re.compile(r"Current thread 0x")
 _THREAD = re.compile(r"(Current thread|Thread) 0x")
@@ -39,17 +41,21 @@ class Deadline(msgspec.Struct, frozen=True):
     """How long a worker may take to answer, and who is notified of a wait."""
 
     seconds: float = MOST_S
-    """Returns what is left of the budget; LEAST_S and MOST_S bound it."""
+    """Returns what is left of the budget; LEAST_S and most_s bound it."""
     listen: Listener = unheard
     is_strict: bool = False
     """Whether no more than what is left may be taken, even if it is less than LEAST_S."""
     passed_s: float = 0.0
     """Seconds since the run began: earlier questions may have taken all of LEAST_S."""
+    most_s: float = MOST_S
+    """No worker may take longer, whatever is left."""
+    keeps_log: bool = True
+    """Whether the log of a worker that was given up is kept for the user."""
 
     def limit_s(self) -> float:
         """Return after how many seconds the worker is given up."""
         least_s = 0.0 if self.is_strict else LEAST_S - self.passed_s
-        return min(MOST_S, max(0.0, least_s, self.seconds))
+        return min(self.most_s, max(0.0, least_s, self.seconds))
 
 
 def ask(
@@ -58,11 +64,14 @@ def ask(
     waiting: Deadline,
     gpu: str = "",
     then: Command | None = None,
+    plan: LaunchPlan | None = None,
+    environment: Mapping[str, str] = NOTHING_SET,
 ) -> Reply:
-    """Ask a new worker without settings one question about models.
+    """Ask a new worker one question about models.
 
-    gpu: the UUID of the card that it may see. then: an optional second question, in a few times the
-    seconds that the answer took; nothing depends on it.
+    gpu: the UUID of the card that it may see. plan: how it is started, in the place of a start
+    without settings, which gpu belongs to. environment: set in addition. then: an optional second
+    question, in a few times the seconds that the answer took; nothing depends on it.
 
     Raises UsageError with the worker's reason, and NothingMeasured if the worker died or took too
     long; the message then says where it hung.
@@ -70,7 +79,8 @@ def ask(
     with tempfile.TemporaryDirectory(prefix="tune-framework-") as folder:
         log = Path(folder) / "describe.log"
         try:
-            worker = WorkerProcess(LaunchPlan({}, None, "none", gpu=gpu), log, {})
+            plan = plan or LaunchPlan({}, None, "none", gpu=gpu)
+            worker = WorkerProcess(plan, log, environment)
         except WorkerEnded as error:
             raise UsageError(f"cannot start a worker: {error}") from error
         question = _Question(command, models, waiting)
@@ -144,22 +154,30 @@ class _Question:
         text = log.read_text(errors="replace")
         is_code = not any(model.command for model in self._models)  # else it waits in ours
         frame = innermost_frame(text, [model.path for model in self._models]) if is_code else ""
-        kept = ""
-        try:
-            with tempfile.NamedTemporaryFile(
-                "wb", prefix="tune-framework-", suffix=".log", delete=False
-            ) as copy, open(log, "rb") as original:  # fmt: skip
-                shutil.copyfileobj(original, copy)
-                kept = f"what it printed, and the stacks of its threads: {copy.name}"
-        except OSError:  # no room for it
-            kept = "its log could not be kept"
+        kept = _kept(log) if self._waiting.keeps_log else "its log is not kept"
         limit_s = self._waiting.limit_s()
-        longer = "" if limit_s >= MOST_S else "; if it only takes long, give a larger --budget"
+        longer = (
+            ""
+            if limit_s >= self._waiting.most_s
+            else "; if it only takes long, give a larger --budget"
+        )
         where = f"; it was at {frame}" if frame else ""
         return (
             f"nothing can be measured: {self._name()} was given up after {limit_s:.0f} s of "
             f"{self._stage}{where} ({kept}){longer}"
         )
+
+
+def _kept(log: Path) -> str:
+    """Keep a log for the user; say where, or that there is no room for it."""
+    try:
+        with tempfile.NamedTemporaryFile(
+            "wb", prefix="tune-framework-", suffix=".log", delete=False
+        ) as copy, open(log, "rb") as original:  # fmt: skip
+            shutil.copyfileobj(original, copy)
+            return f"what it printed, and the stacks of its threads: {copy.name}"
+    except OSError:
+        return "its log could not be kept"
 
 
 def _first_stage(command: Command, models: Sequence[ModelRef]) -> str:

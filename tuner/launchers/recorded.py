@@ -8,7 +8,7 @@ come from the host; the settings that exist do.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Protocol
@@ -17,7 +17,7 @@ import msgspec
 import numpy as np
 
 from tuner.errors import UsageError
-from tuner.launchers.asking import Deadline
+from tuner.launchers.asking import NOTHING_SET, Deadline
 from tuner.launchers.clock import VirtualClock
 from tuner.launchers.protocol import LauncherSpec
 from tuner.record.configuration import Configuration
@@ -52,6 +52,7 @@ from tuner.record.protocol import (
 from tuner.record.serving import LoadgenOrder, Validation
 from tuner.record.workload import ModelCard, ModelFacts, ModelRef
 from tuner.space.knobs_of.launch import BATCH
+from tuner.space.launching import LaunchPlan
 
 
 class PlayedSlice(msgspec.Struct, frozen=True):
@@ -357,6 +358,8 @@ class RecordedTestbed:
         waiting: Deadline,
         gpu: str = "",
         then: Command | None = None,
+        plan: LaunchPlan | None = None,
+        environment: Mapping[str, str] = NOTHING_SET,
     ) -> Reply:
         """Answer as a worker would about the model.
 

@@ -6,11 +6,11 @@ in this process and on a virtual clock. Everything above asks a testbed and does
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from tuner.host.interference import watch_idle
-from tuner.launchers.asking import Deadline, ask
+from tuner.launchers.asking import NOTHING_SET, Deadline, ask
 from tuner.launchers.clock import WALL_CLOCK, Clock
 from tuner.launchers.instance_group import InstanceGroup
 from tuner.launchers.processes import ProcessLauncher
@@ -18,6 +18,7 @@ from tuner.launchers.protocol import Launcher, LauncherSpec
 from tuner.record.launch import Interference
 from tuner.record.protocol import Command, Reply
 from tuner.record.workload import ModelRef
+from tuner.space.launching import LaunchPlan
 
 
 class Testbed(Protocol):
@@ -34,6 +35,8 @@ class Testbed(Protocol):
         waiting: Deadline,
         gpu: str = "",
         then: Command | None = None,
+        plan: LaunchPlan | None = None,
+        environment: Mapping[str, str] = NOTHING_SET,
     ) -> Reply:
         """Ask about models; asking.ask() has the arguments and the errors."""
 
@@ -65,8 +68,10 @@ class ThisHost:
         waiting: Deadline,
         gpu: str = "",
         then: Command | None = None,
+        plan: LaunchPlan | None = None,
+        environment: Mapping[str, str] = NOTHING_SET,
     ) -> Reply:
-        return ask(command, models, waiting, gpu, then)
+        return ask(command, models, waiting, gpu, then, plan, environment)
 
     def watch_idle(self, seconds: float) -> Interference:
         return watch_idle(seconds)

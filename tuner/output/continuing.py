@@ -29,6 +29,20 @@ def going_on(command: str, model: str, framework: str, folder: Path, extend: str
     return shlex.join(kept)
 
 
+def model_file(command: str, model: str) -> str | None:
+    """Return the model's file as a command line names it, with its parameters; None if it is not.
+
+    A built-in model is found by its name.
+    """
+    try:
+        words = shlex.split(command)
+    except ValueError:
+        return None
+    given = _values_of(words, "--model")
+    given += [_as_given(model, each) for each in _values_of(words, "--models")]
+    return next((each for each in given if ".py" in each or "/" in each), None)
+
+
 def _as_given(label: str, models: str) -> str:
     """Return how a list of models names one; by its label a file of the user's is not found."""
     name, at, parameters = label.partition("@")

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 
-from tuner.output.continuing import going_on
+from tuner.output.continuing import going_on, model_file
 from tuner.output.phrases import same_settings
 from tuner.output.price import short_call, short_memory
 from tuner.output.serving import highest_rate
@@ -27,6 +27,7 @@ from tuner.record.result import Result, Verdict, WinnerSection
 from tuner.record.winner_class import WinnerClass
 from tuner.record.workload import CPU
 from tuner.space.catalogue import class_title, describe, narrowest_class
+from tuner.space.knobs_of.launch import BATCH, INSTANCES
 from tuner.space.knobs_of.torch import RANKS
 
 ANY_PROGRAM = {INFERENCE: "python serve.py", TRAINING: "python train.py"}
@@ -264,6 +265,8 @@ def next_steps(result: Result, folder: Path = Path(), files: Path = Path()) -> l
         command = f"tune-framework run {shlex.quote(str(files / file))} -- {program}"
         steps.append(NextStep(label, command, file))
     steps.sort(key=lambda step: step.label != "ship")
+    if command := _to_target(result, files):
+        steps.append(NextStep("train", command))
     if command := _goes_on(result, folder):
         steps.append(NextStep("go on", command))
     return steps
@@ -279,6 +282,25 @@ def _program(result: Result, winner: WinnerSection) -> str:
     if (n := winner.configuration.get(RANKS, 1)) != 1:
         return f"torchrun --nproc-per-node {n} train.py"
     return ANY_PROGRAM[mode_of(result.scenario)]
+
+
+def _to_target(result: Result, files: Path) -> str:
+    """Return the command that trains the recommendation to the target of the model's file.
+
+    Empty if the file states none, if it was decided, or if several processes would be trained.
+    """
+    facts = result.model_facts
+    if facts is None or not facts.has_target or result.verdict != "faster":
+        return ""
+    won = result.winners[result.recommended_class].configuration
+    settings = {knob: value for knob, value in won.items() if knob != BATCH}
+    decided = [e.tuned.configuration for e in result.time_to_target if e.verdict != "undecided"]
+    if settings in decided or any(won.get(knob, 1) != 1 for knob in (RANKS, INSTANCES)):
+        return ""
+    words = ["tune-framework", "time-to-target", str(files / "recommended.toml")]
+    if (file := model_file(result.command, result.model)) is not None:
+        words += ["--model", file]
+    return shlex.join(words)
 
 
 def _goes_on(result: Result, folder: Path) -> str:

@@ -34,7 +34,7 @@ from tuner.output.serving import (
     served,
 )
 from tuner.output.spending import in_seconds, of_phase, time_spent, went
-from tuner.output.training import loading_in_words, step_memory
+from tuner.output.training import loading_in_words, step_memory, time_to_target_in_words
 from tuner.output.values import (
     bounds,
     default_value,
@@ -290,6 +290,7 @@ FILTERS: dict[str, Callable[..., Any]] = {
     "evidence": evidence,
     "loading": loading_in_words,
     "step_memory": step_memory,
+    "time_to_target": time_to_target_in_words,
     "beside": beside,
     "fared": fared_beside,
     "steadiness": steadiness,

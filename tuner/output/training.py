@@ -1,11 +1,13 @@
-"""What a step of training waits for, and what it keeps in memory."""
+"""What a step of training waits for and keeps in memory, and how many a target takes."""
 
 from __future__ import annotations
 
 from tuner.output.values import ratio
+from tuner.record.configuration import Configuration
 from tuner.record.figures import figure
 from tuner.record.interval import Interval
 from tuner.record.result import Result
+from tuner.record.time_to_target import TargetArm, TimeToTarget
 from tuner.record.workload import CPU
 
 
@@ -57,6 +59,49 @@ def step_memory(result: Result) -> str:
         return text
     fits = _rounded(most, 2)
     return f"{text}; without workspace of operators, a batch of at most about {fits} would fit"
+
+
+def time_to_target_in_words(found: TimeToTarget) -> str:
+    """Say whether a configuration needs more steps to its target, and what its time to it is."""
+    target, n = found.target, len(found.seeds)
+    verdict = {
+        "as_good": "it learns as well as the default",
+        "worse": "it needs more steps than the default",
+        "undecided": "not decided whether it needs more steps than the default",
+    }[found.verdict]
+    parts = [
+        f"{target.quality} {figure(target.at_least)} with {_label(found.tuned)}: {verdict}: "
+        f"{found.reason}"
+    ]
+    if found.steps_ratio is not None:
+        parts.append(f"{ratio(found.steps_ratio)} the steps of the default in {n} pairs of runs")
+    parts.append(f"default {_arm(found.default)}; tuned {_arm(found.tuned)}")
+    if found.speedup is not None:
+        parts.append(f"the target is reached {ratio(found.speedup)} as fast")
+    return ". ".join(_capitalised(part) for part in parts) + "."
+
+
+def _label(arm: TargetArm) -> str:
+    return Configuration.of(arm.configuration).label()
+
+
+def _arm(arm: TargetArm) -> str:
+    """Write the steps and the time of an arm: 312 steps (median), 14.2 s."""
+    if arm.median_steps is None:
+        return "did not reach it in half of its runs, or more"
+    text = f"{_rounded(arm.median_steps, 3)} steps (median"
+    if arm.olympic_steps is not None:
+        text += f"; mean without the lowest and the highest {_rounded(arm.olympic_steps, 3)}"
+    text += ")"
+    if arm.seconds is not None:
+        text += f", {_rounded(arm.seconds, 3)} s"
+    if arm.cost is not None:
+        text += f", which cost {_rounded(arm.cost, 3)}"
+    return text
+
+
+def _capitalised(text: str) -> str:
+    return text[:1].upper() + text[1:]
 
 
 def _memory_bytes(result: Result) -> float:

@@ -136,6 +136,7 @@ SCENARIOS = {
         "step after step of training at a fixed batch, the data in memory, by items per second",
         "throughput",
         one_process=True,
+        bears_programs=True,
         mode=TRAINING,
     ),
 }

@@ -16,6 +16,7 @@ from tuner.record.configuration import Value
 from tuner.record.launch import Built, Checked, Compiled, Prepared, Profiled, Slice
 from tuner.record.load import INFERENCE, Load, Offer
 from tuner.record.outcome import Outcome
+from tuner.record.time_to_target import TrainingRun
 from tuner.record.workload import CPU, ModelCard, ModelFacts, ModelRef
 
 STACK_SIGNAL = signal.SIGUSR2
@@ -193,6 +194,20 @@ class KeepWeights(msgspec.Struct, frozen=True, tag="keep_weights"):
     """
 
 
+class LearnToTarget(msgspec.Struct, frozen=True, tag="learn_to_target"):
+    """Train a new model until it reaches the quality target that its file states."""
+
+    model: ModelRef
+    framework: str
+    seed: int
+    """Of the first weights, the order of the samples, and what layers draw."""
+    settings: dict[str, Value]
+    memory_policy: str
+    """As in Begin."""
+    batch: int
+    device: str = CPU
+
+
 class Quit(msgspec.Struct, frozen=True, tag="quit"):
     """Leave at once."""
 
@@ -212,6 +227,7 @@ Command: TypeAlias = (
     | Serve
     | Profile
     | Check
+    | LearnToTarget
     | Quit
 )
 
@@ -285,5 +301,6 @@ Reply: TypeAlias = (
     | Answered
     | Checked
     | Profiled
+    | TrainingRun
     | Failed
 )

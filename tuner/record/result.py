@@ -29,6 +29,7 @@ from tuner.record.study_stats import (
     Stability,
     TrialSection,
 )
+from tuner.record.time_to_target import TimeToTarget
 from tuner.record.winner_class import WinnerClass
 from tuner.record.workload import CPU, StepMemory
 
@@ -276,6 +277,8 @@ class ModelSection(msgspec.Struct, frozen=True):
     """In training, the loss and the optimizer, in words; empty in inference."""
     step_memory: StepMemory | None = None
     """None in inference, and in results of earlier versions."""
+    has_target: bool = False
+    """In training, whether the model's file states a quality target."""
 
 
 class Result(msgspec.Struct, frozen=True):
@@ -362,6 +365,8 @@ class Result(msgspec.Struct, frozen=True):
     speedup, but the highest rate of each. None without a bound."""
     ahead: list[FasterNotShipped] = []
     """In the order of the confirmation's arms. Empty in results of earlier versions."""
+    time_to_target: list[TimeToTarget] = []
+    """Runs to the quality target that `time-to-target` made, one entry per configuration."""
     default_silence: str = ""
     """Why a server of the user's answers no request with nothing set; empty where it does."""
 

@@ -203,6 +203,8 @@ class ModelFacts(msgspec.Struct, frozen=True, tag="facts"):
     """None if the model does not learn."""
     has_loader: bool = False
     """Whether steps of training take their batches from a loader of the user's."""
+    has_target: bool = False
+    """Whether the model's file states a quality target of training."""
     silence: str = ""
     """Why a server does not answer without settings; empty if it does."""
     answers_with: dict[str, Value] = {}

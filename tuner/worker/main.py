@@ -31,6 +31,7 @@ from tuner.record.protocol import (
     Failed,
     Hello,
     KeepWeights,
+    LearnToTarget,
     ListModels,
     LookAt,
     MakeReference,
@@ -80,6 +81,12 @@ def serve(commands: BinaryIO, replies: BinaryIO) -> None:
                 continue
             if isinstance(command, LookAt):
                 tell(_seen(command.model, say, orders))
+                continue
+            if isinstance(command, LearnToTarget):
+                from tuner.worker.time_to_target import TimeToTargetSession
+
+                learner = session = TimeToTargetSession(say, orders)
+                tell(learner.learn_to_target(command))
                 continue
             session = session or _session_for(command, say, orders)
             tell(_answer(session, command))

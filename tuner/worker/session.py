@@ -367,6 +367,7 @@ class Session(LoadedModel):
             learns=self._in_words(),
             step_memory=self._step_memory,
             has_loader=self._has_loader,
+            has_target=self._spec.target is not None,
         )
 
     @property

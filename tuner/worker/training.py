@@ -19,7 +19,6 @@ import msgspec
 import numpy as np
 
 from tuner.errors import UsageError
-from tuner.host.interference import cpu_seconds
 from tuner.record.launch import Built, Compiled, Prepared
 from tuner.record.output_check import Bounds, OutputCheck, bounds_of
 from tuner.record.protocol import Begin, Idle, Measure, Measured, Prepare
@@ -71,6 +70,8 @@ class TrainingSession(Session):
     """None if every step has the same batch, which lies in memory."""
     _others: Sequence[int] = ()
     """The process numbers of those that train the model together with this one."""
+    _names: Sequence[str] = ()
+    """Of the parameters that learn."""
     _there: Call | None = None
     """A step whose batch is there, in a launch whose other steps wait for theirs."""
 
@@ -175,9 +176,8 @@ class TrainingSession(Session):
         """
         if self._there is None or self._loading is None:
             return 0.0
-        workers = self._loading.workers()
         begun, used_s = time.monotonic(), -1.0
-        while used_s != (used_s := cpu_seconds(workers)) and time.monotonic() - begun < _FULL_S:
+        while used_s != (used_s := self._loading.used_s()) and time.monotonic() - begun < _FULL_S:
             time.sleep(_IDLE_S)
         clock = self._work.clock
         with self._work.running():
@@ -289,6 +289,7 @@ class TrainingSession(Session):
         step = self._work.program(self._inputs(first, batch, shape))
         self._seed_all(self._seed)
         learned = self._work.learn(step, _N_STEPS)
+        self._names = learned.names
         sizes = [float(np.linalg.norm(g.astype(np.float64))) for g in learned.gradients]
         whole = np.concatenate([g.ravel() for g in learned.gradients])
         return [
@@ -351,7 +352,6 @@ class TrainingSession(Session):
             sizes, usual = found.values, whole.values[: len(found.values)]
             if sizes.shape != usual.shape:
                 return "the number of parameters is not"
-            names = self._work.names()
             size, size0 = (np.sqrt((a**2).sum(axis=0)).reshape(2, -1) for a in (sizes, usual))
             counts = size0[0] > _SMALL * np.linalg.norm(size0[0])
             ratio = np.divide(size, size0, out=np.ones_like(size), where=size0 > 0)
@@ -359,7 +359,7 @@ class TrainingSession(Session):
                 wrong = counts & ((ratios < _MOST_SHRUNK) | (ratios > 1 / _MOST_SHRUNK))
                 if wrong.any():
                     index = int(np.argmax(wrong))
-                    return f"the {kind} of {names[index]} has {ratios[index]:.2g} times"
+                    return f"the {kind} of {self._names[index]} has {ratios[index]:.2g} times"
         return ""
 
     def _fault(self, result: OutputCheck, bounds: Bounds) -> str | None:

@@ -52,6 +52,18 @@ class Learned(NamedTuple):
     """Of the first step, by parameter; zeros where there is none."""
     moved: list[float]
     """How far all steps moved each parameter (L2)."""
+    names: list[str]
+    """Of the parameters, in the same order."""
+
+
+class Learner(NamedTuple):
+    """A model that is trained from its first weights on."""
+
+    step: Callable[[Sequence[Array]], None]
+    """Takes a step on a batch, at the optimizer's own learning rate."""
+    evaluate: Callable[[Sequence[Array]], list[Array]]
+    """Returns the outputs for a batch of inputs: outside of training mode, and without autocast and
+    compilation. Nothing of the model is changed."""
 
 
 class Loading(Protocol):
@@ -68,7 +80,13 @@ class Loading(Protocol):
         """Name the loader, and how it is set."""
 
     def workers(self) -> list[int]:
-        """Return the process numbers of those that make batches."""
+        """Return the process numbers of those that make batches, other than this one."""
+
+    def used_s(self) -> float:
+        """Return the CPU seconds so far of what makes batches ahead.
+
+        They stand still once all are made, while no step is taken.
+        """
 
 
 class Trainer(Work, Protocol):
@@ -99,8 +117,7 @@ class Trainer(Work, Protocol):
     def fed(self, batch: int) -> tuple[Callable[[], Any], Loading]:
         """Return a step like the last one that was bound, but on the loader's next batch each time.
 
-        Raises UsageError, here or at the first call, for a loader that gives no such batches, or if
-        the framework is not measured with any.
+        Raises UsageError, here or at the first call, for a loader that gives no such batches.
         """
 
     def memory(self, step: Callable[[], Any], batch: int) -> StepMemory:
@@ -115,11 +132,14 @@ class Trainer(Work, Protocol):
         Weights and optimizer are as at first when it begins.
         """
 
+    def learner(self, example: Sequence[Array]) -> Learner:
+        """Return the model with its first weights, to be trained on batches of such arrays.
+
+        example: the inputs, then the targets. Raises UsageError as `program` does.
+        """
+
     def quiet(self) -> None:
         """Switch off what draws random numbers in a step, such as dropout, for good."""
-
-    def names(self) -> list[str]:
-        """Return the names of the parameters whose gradients `learn` returns, in that order."""
 
     def nudge(self, by: float, seed: int) -> None:
         """Move every first weight by a small share of itself, up or down at random."""

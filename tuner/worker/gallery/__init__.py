@@ -5,6 +5,7 @@ A model file imports what it states from here:
     from tuner.worker.gallery import Image, Model
 """
 
+from tuner.record.time_to_target import Target
 from tuner.worker.gallery.statement import (
     Features,
     Image,
@@ -27,6 +28,7 @@ __all__ = [
     "Mask",
     "Model",
     "Recorded",
+    "Target",
     "Tokens",
     "Values",
 ]

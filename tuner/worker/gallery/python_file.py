@@ -16,6 +16,13 @@ for one framework alone:
     def loss(model, batch):        # returns a scalar tensor; batch: the inputs, then the targets
     def optimizer(parameters):     # returns the optimizer; in TensorFlow it takes no argument
     def torch_loader(batch):       # returns a DataLoader of batches of that size
+    def tensorflow_loader(batch):  # returns a tf.data.Dataset of such batches
+
+and, for a quality target (MODEL = Model(..., target=Target("accuracy", 0.9, 10, 1000))),
+
+    def samples(n, seed):          # returns n samples: arrays of the inputs, then of the targets
+    def held_out():                # returns the samples on which the quality is measured
+    def quality(outputs, targets): # returns a number; more is better
 
 Where the statement depends on parameters, a function model() that returns it stands for MODEL.
 Frameworks are imported inside the functions only. Keyword parameters can be given as
@@ -43,7 +50,14 @@ from tuner.frameworks import FRAMEWORKS
 from tuner.record.configuration import Value
 from tuner.record.workload import VARIANT, ModelRef
 from tuner.worker.gallery.recorded import TEXTS, recorded_inputs
-from tuner.worker.gallery.statement import Accuracy, Input, Learning, Model, Recorded
+from tuner.worker.gallery.statement import (
+    Accuracy,
+    Input,
+    Learning,
+    Model,
+    Recorded,
+    TargetFunctions,
+)
 from tuner.worker.gallery.unstated import input_of, inputs_like, unstated, without_batch
 
 _STATEMENT = "model"
@@ -209,6 +223,17 @@ class PythonFile:
             framework, "optimizer", [] if takes_none else ["parameters"]
         )
         return Learning(loss, optimizer, self._stated_function(framework, "loader", ["batch"]))
+
+    def target_functions(self, framework: str) -> TargetFunctions:
+        """Return what the file states for a quality target, by FRAMEWORK_samples or samples, ...
+
+        Raises UsageError as learning() does.
+        """
+        return TargetFunctions(
+            self._stated_function(framework, "samples", ["n", "seed"]),
+            self._stated_function(framework, "held_out", []),
+            self._stated_function(framework, "quality", ["outputs", "targets"]),
+        )
 
     def _stated_function(
         self, framework: str, name: str, parameters: list[str]

@@ -10,6 +10,7 @@ form                code (built by Python), script, export or saved: what the kn
 takes_parameters    whether NAME@key=value means anything
 accuracy            the user's function of (outputs, inputs), or None
 learning(framework) the user's loss and optimizer for training, None each where it states none
+target_functions(framework)  the user's samples and quality for a quality target, likewise
 variants            names of the variants that a model file has; empty for everything else
 parameters          what NAME@key=value may set, with the defaults; empty for everything else
 
@@ -38,6 +39,7 @@ from tuner.worker.gallery.statement import (
     Learning,
     Model,
     Recorded,
+    TargetFunctions,
     as_called,
     fault_of,
 )
@@ -63,6 +65,8 @@ class Source(Protocol):
     def state(self) -> Model: ...
 
     def learning(self, framework: str) -> Learning: ...
+
+    def target_functions(self, framework: str) -> TargetFunctions: ...
 
 
 _BY_SUFFIX: dict[str, Callable[[ModelRef], Source]] = {".py": PythonFile, ".keras": KerasFile}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import numbers
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -9,6 +10,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from tuner.record.configuration import Value
+from tuner.record.time_to_target import MOST_STEPS, Target
 from tuner.record.workload import LAST_BATCH_DIM
 
 KINDS = ("cnn", "transformer", "recommendation", "recurrent", "mlp", "other")
@@ -141,6 +143,8 @@ class Model(msgspec.Struct, frozen=True):
     targets: tuple[Input, ...] = ()
     """What the outputs are compared with in training, one for each output, or whatever the file's
     loss(model, batch) takes after the inputs; empty for random ones."""
+    target: Target | None = None
+    """The quality that training has to reach; None if the file states none."""
     batch_dim: int | None = None
     """Which dimension of the inputs is the batch, 1 for (time, batch, features); None is the first.
     An input with fewer dimensions has it last. To state 0 says that the first is the batch even
@@ -171,12 +175,36 @@ class Learning(NamedTuple):
     """A function of the batch: an iterable of batches, inputs and then targets."""
 
 
+Samples = Callable[[int, int], Sequence[Any]]
+HeldOut = Callable[[], Sequence[Any]]
+Quality = Callable[[Sequence[Any], Sequence[Any]], float]
+
+
+class TargetFunctions(NamedTuple):
+    """What a model is trained on and how its quality is measured, as its file states it.
+
+    All arrays are NumPy's, in the layout of the framework; None for what the file does not state.
+    """
+
+    samples: Samples | None = None
+    """A function of (n, seed): n samples for a step, the inputs and then the targets. The same
+    arguments give the same samples."""
+    held_out: HeldOut | None = None
+    """A function of nothing: the samples on which the quality is measured, likewise."""
+    quality: Quality | None = None
+    """A function of (outputs, targets), all of the held-out samples: a number; more is better."""
+
+
 class StatesNoLearning:
     """What a source says of training whose format states nothing of it."""
 
     def learning(self, framework: str) -> Learning:
         """Return nothing."""
         return Learning()
+
+    def target_functions(self, framework: str) -> TargetFunctions:
+        """Return nothing."""
+        return TargetFunctions()
 
 
 def as_called(model: Model, batch: int | None, batch_dim: int | None) -> Model:
@@ -222,6 +250,15 @@ def fault_of(model: Model) -> str:
     for name, number in (("tolerance", model.tolerance), ("accuracy_loss", model.accuracy_loss)):
         if number is not None and not 0 <= number < float("inf"):
             return f"{name}={number} is invalid; it is at least 0 and finite"
+    if (target := model.target) is not None:
+        if not math.isfinite(target.at_least):
+            return f"target: at_least={target.at_least} is invalid; it is a finite number"
+        is_whole = 1 <= target.every <= target.most_steps and not target.most_steps % target.every
+        if not is_whole or target.most_steps > MOST_STEPS:
+            return (
+                f"target: every={target.every} and most_steps={target.most_steps} are invalid; "
+                f"most_steps is a multiple of every, at most {MOST_STEPS}, and every at least 1"
+            )
     if any(isinstance(i, Mask) for i in model.inputs) and not any(
         isinstance(i, Tokens) for i in model.inputs
     ):

@@ -34,13 +34,16 @@ from tuner.worker.evidence.allocator import allocator
 from tuner.worker.frameworks import Array, InBatches, NoWeightCache, Setter, Tensors
 from tuner.worker.frameworks.fake.surface import CHOICES, INSTANCES, Surface, draw, n_instances
 from tuner.worker.frameworks.prepared import Arguments, CalledInstead, Caller
-from tuner.worker.frameworks.training import Learned, Loading, Task
+from tuner.worker.frameworks.training import Learned, Learner, Loading, Task
 from tuner.worker.graph import Node
 
 _SAFE_BYTES = 8 << 30
 MOMENT = "TUNE_FRAMEWORK_FAKE_MOMENT"
 """The variable that fixes what a launch draws and when it runs: "SEED SECONDS". Without it, noise
 is drawn anew for each process, and the drift follows the host's clock."""
+_PACE, _SEEDS_SD, _SETTINGS_SD = 20.0, 0.1, 0.01
+"""Steps in which the fake learns 63 %; by how much they differ between seeds, and between settings
+with the same seed (SD of the logarithm)."""
 _ON_A_CARD = DeviceMemory(300 << 20, 400 << 20, 400 << 20, 80 << 30)
 
 
@@ -281,6 +284,7 @@ class FakeTraining(FakeInference):
             np.array([first * 0.9**n for n in range(n_steps)]),
             [y.sum(axis=0, dtype=np.float32)],
             [1e-3 * n_steps],
+            ["weights"],
         )
 
     def start_others(self, order: Begin, cpus: Collection[int]) -> list[int]:
@@ -300,6 +304,27 @@ class FakeTraining(FakeInference):
         """The fake's weights stay where they are."""
         return False
 
+    def learner(self, example: Sequence[Array]) -> Learner:
+        """Return what learns by an exponential law: all seeds differ, and all settings a little."""
+        call, build, n_steps = self.program(example), self._build, 0
+        own = draw("own pace", build.weights_seed, sorted(build.settings.items()))
+        pace = _PACE * math.exp(
+            _SEEDS_SD * float(draw("pace", build.weights_seed).standard_normal())
+            + _SETTINGS_SD * float(own.standard_normal())
+        )
+        if build.settings.get("fake.precision") == "bf16":
+            pace *= build.surface.bf16_steps
+
+        def step(arrays: Sequence[Array]) -> None:
+            nonlocal n_steps
+            call()
+            n_steps += 1
+
+        def evaluate(inputs: Sequence[Array]) -> list[Array]:
+            return [np.full(len(inputs[0]), 1 - math.exp(-n_steps / pace))]
+
+        return Learner(step, evaluate)
+
     def quiet(self) -> None:
         """Nothing is drawn."""
 
@@ -309,10 +334,6 @@ class FakeTraining(FakeInference):
     def prepared_to_learn(self, optimizer: Any) -> Any:
         """Return the surface."""
         return self._build.surface
-
-    def names(self) -> list[str]:
-        """Return the one tensor of weights."""
-        return ["weights"]
 
     def unchanged(self, arrays: Sequence[Array]) -> bool:
         """No step changes anything."""

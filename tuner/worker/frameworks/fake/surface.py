@@ -48,7 +48,7 @@ class Surface(msgspec.Struct, frozen=True):
     flat: no setting changes the speed, so that nothing can beat the default. neutral: "KNOB;..." of
     settings that change nothing. faults: "KNOB=VALUE:FAULT;..." with a fault of FAULTS; "rank"
     stands for the instance's rank. doubling: log gain of the summed rate with every doubling of the
-    instances.
+    instances. bf16_steps: factor of the steps that training in bf16 takes to a quality.
     """
 
     seed: int = 0
@@ -60,6 +60,7 @@ class Surface(msgspec.Struct, frozen=True):
     neutral: str = ""
     doubling: float = 0.0
     base_rate: float = 100.0
+    bf16_steps: float = 1.0
 
     def effects(self) -> dict[str, dict[Value, float]]:
         """Return per knob and value the log gain over the knob's worst value.

@@ -11,6 +11,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from tuner.errors import UsageError
 from tuner.host.libraries import missing_framework
 from tuner.record.configuration import Value
@@ -19,6 +21,8 @@ from tuner.worker.frameworks import Array, InBatches, NoWeightCache, OnTheCpu, S
 from tuner.worker.frameworks.tensorflow import knobs
 
 _DAMPED_SCALE = 0.2
+_DRAWS = 2**20
+"""Of one layer, at most, before it draws what another one drew."""
 GENERATOR = "seed_generator_state"
 """Keras's name of such a variable."""
 
@@ -67,11 +71,17 @@ class TensorFlowBuild(NoWeightCache, OnTheCpu):
                 self.pools["intra" if name == own else name] += 1
 
     def seed(self, number: int) -> None:
-        """Seed weights, and the generators that layers of a built model keep as variables."""
+        """Seed weights, and the generators that layers of a built model keep as variables.
+
+        A generator holds a key and a counter, which each draw raises by 1. The counters begin far
+        apart: layers with the same one would drop the same units.
+        """
         self.tf.keras.utils.set_random_seed(number)
-        for variable in getattr(self.model, "variables", ()):
-            if getattr(variable, "name", "") == GENERATOR:
-                variable.assign(self.tf.fill(variable.shape, self.tf.cast(number, variable.dtype)))
+        of_layers = [
+            v for v in getattr(self.model, "variables", ()) if getattr(v, "name", "") == GENERATOR
+        ]
+        for index, variable in enumerate(of_layers):
+            variable.assign(np.array([number, index * _DRAWS % 2**32], dtype=np.uint32))
 
     def adopt(self, model: Any) -> None:
         """Take a Keras model, or a function of its inputs with trainable_variables.

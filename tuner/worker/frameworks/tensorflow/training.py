@@ -15,11 +15,14 @@ from tuner.worker.frameworks.tensorflow.build import GENERATOR, TensorFlowBuild
 from tuner.worker.frameworks.tensorflow.executed import collected
 from tuner.worker.frameworks.tensorflow.inference import TensorFlowInference
 from tuner.worker.frameworks.tensorflow.knobs import XLA
+from tuner.worker.frameworks.tensorflow.loading import Loader
 from tuner.worker.frameworks.training import (
     DETACHED,
     Learned,
+    Learner,
     Loading,
     Task,
+    batch_axis,
     random_targets,
     signs,
     stated_loss,
@@ -59,6 +62,8 @@ class TensorFlowTraining(TensorFlowInference):
         self._function: Any = None
         """The step of a file that states its loss."""
         self._batch: tuple[Any, ...] = ()
+        self._take: Callable[[Sequence[Any]], Any] | None = None
+        """A step on any batch."""
         self.loss_name = ""
 
     @property
@@ -104,7 +109,13 @@ class TensorFlowTraining(TensorFlowInference):
         is_new = not self._batch
         self._batch = batch
         n = self.task.n_inputs
-        step = self._taped(batch) if self.task.loss else self._compiled(batch[:n], batch[n:])
+        take = self._take = (
+            self._taped() if self.task.loss else self._compiled(batch[:n], batch[n:])
+        )
+
+        def step() -> Any:
+            return take(batch)
+
         if is_new:
             self.execution = collected(self._build.context.context(), step)
             self.n_variables = len(self._build.model.variables)
@@ -116,20 +127,22 @@ class TensorFlowTraining(TensorFlowInference):
         asked = self._build.settings.get(XLA)
         return "auto" if asked is None else bool(asked)
 
-    def _compiled(self, inputs: Sequence[Any], targets: Sequence[Any]) -> Callable[[], Any]:
+    def _compiled(self, inputs: Sequence[Any], targets: Sequence[Any]) -> Callable[[Any], Any]:
         """Return a step of a compiled model; compile it, unless its user did for these targets."""
-        tf, model = self._tf, self._build.model
-        x = inputs[0] if len(inputs) == 1 else list(inputs)
+        tf, model, n = self._tf, self._build.model, len(inputs)
         loss = getattr(self._given, "loss", None) if targets else None
         if not targets:
-            shapes = [tuple(y.shape) for y in tf.nest.flatten(model(x, training=False))]
+            shapes = [
+                tuple(y.shape) for y in tf.nest.flatten(model(_given(inputs), training=False))
+            ]
             targets = tuple(map(tf.constant, random_targets(shapes, self.task.n_classes)))
         if not self._is_compiled:
             self._compile(loss or self._stand_ins(targets), is_own=loss is not None)
-        y = targets[0] if len(targets) == 1 else list(targets)
+        drawn = _given(targets)
 
-        def step() -> Any:
-            return model.train_on_batch(x, y, return_dict=True)["loss"]
+        def step(batch: Sequence[Any]) -> Any:
+            y = _given(batch[n:]) if len(batch) > n else drawn
+            return model.train_on_batch(_given(batch[:n]), y, return_dict=True)["loss"]
 
         return step
 
@@ -158,7 +171,7 @@ class TensorFlowTraining(TensorFlowInference):
             return
         model.compile(optimizer=self._optimizer, loss=loss, jit_compile=self._jit)
 
-    def _taped(self, batch: Sequence[Any]) -> Callable[[], Any]:
+    def _taped(self) -> Callable[[Any], Any]:
         tf, model, optimizer = self._tf, self._build.model, self._optimizer
         loss_of = self.task.loss
         assert loss_of is not None
@@ -181,7 +194,7 @@ class TensorFlowTraining(TensorFlowInference):
             jit = None if self._jit == "auto" else self._jit
             self._function = tf.function(forward_and_back, jit_compile=jit, autograph=False)
 
-        def step() -> Any:
+        def step(batch: Sequence[Any]) -> Any:
             return self._function(*batch).numpy()
 
         return step
@@ -194,14 +207,8 @@ class TensorFlowTraining(TensorFlowInference):
     def learn(self, step: Callable[[], Any], n_steps: int) -> Learned:
         """Take steps from the first weights on, with an optimizer that remembers nothing."""
         model, optimizer = self._build.model, self._optimizer
-        self._remember()
         self._keep_gradients()
-        for variable, first in zip(model.variables, self._first, strict=True):
-            if GENERATOR not in variable.path:  # else every seed would be the same
-                variable.assign(first)
-        for variable, unused in zip(optimizer.variables, self._unused, strict=True):
-            variable.assign(np.zeros(variable.shape) if unused is None else unused)
-        optimizer.learning_rate = self._rate
+        self._set_to_first()
         losses: list[float] = []
         gradients: list[Array] = []
         try:
@@ -217,7 +224,36 @@ class TensorFlowTraining(TensorFlowInference):
             float(np.linalg.norm(np.asarray(v.numpy() - firsts[id(v)], dtype=np.float64)))
             for v in model.trainable_variables
         ]
-        return Learned(np.asarray(losses), gradients, moved)
+        names = [getattr(v, "path", v.name) for v in model.trainable_variables]
+        return Learned(np.asarray(losses), gradients, moved, names)
+
+    def _set_to_first(self) -> None:
+        """Set the model's and the optimizer's variables to what they were before the first step."""
+        model, optimizer = self._build.model, self._optimizer
+        self._remember()
+        for variable, first in zip(model.variables, self._first, strict=True):
+            if GENERATOR not in variable.path:  # else every seed would be the same
+                variable.assign(first)
+        for variable, unused in zip(optimizer.variables, self._unused, strict=True):
+            variable.assign(np.zeros(variable.shape) if unused is None else unused)
+        optimizer.learning_rate = self._rate
+
+    def learner(self, example: Sequence[Array]) -> Learner:
+        """Return the model with its first weights, and its optimizer unused."""
+        tf, model = self._tf, self._build.model
+        self.program(example)
+        self._set_to_first()
+        take = self._take
+        assert take is not None
+        answer = tf.function(lambda *given: model(_given(given), training=False), autograph=False)
+
+        def step(arrays: Sequence[Array]) -> None:
+            take(tuple(map(tf.constant, arrays)))
+
+        def evaluate(inputs: Sequence[Array]) -> list[Array]:
+            return self.outputs(answer(*map(tf.constant, inputs)))
+
+        return Learner(step, evaluate)
 
     def _remember(self) -> None:
         pairs = zip(self._build.model.variables, self._first, strict=True)
@@ -248,11 +284,17 @@ class TensorFlowTraining(TensorFlowInference):
         return []
 
     def fed(self, batch: int) -> tuple[Callable[[], Any], Loading]:
-        """Raise UsageError."""
-        raise UsageError(
-            "a loader is measured in PyTorch only: name it torch_loader(batch) to train on batches "
-            "in memory here"
-        )
+        """Return such a step."""
+        make, take = self.task.loader, self._take
+        assert make is not None and take is not None
+        shapes = [tuple(each.shape) for each in self._batch]
+        axes = [batch_axis(self.task, len(shape)) for shape in shapes]
+        loader = Loader(self._tf, make, batch, shapes, axes)
+
+        def step() -> Any:
+            return take(loader.next())
+
+        return step, loader
 
     def memory(self, step: Callable[[], Any], batch: int) -> StepMemory:
         """Count the variables: what a graph keeps for its backward pass is not shown."""
@@ -305,10 +347,6 @@ class TensorFlowTraining(TensorFlowInference):
             for first in self._first
         ]
 
-    def names(self) -> list[str]:
-        """Return the paths of the trainable variables."""
-        return [getattr(v, "path", v.name) for v in self._build.model.trainable_variables]
-
     def prepared_to_learn(self, optimizer: Any) -> Any:
         """Have compile() of the user's trace its step anew, by XLA if that is set."""
         model = self._build.as_given
@@ -331,6 +369,11 @@ def _at_one_rate(optimizer: Any) -> Any:
         return optimizer
     config = {**optimizer.get_config(), "learning_rate": float(schedule(0))}
     return type(optimizer).from_config(config)
+
+
+def _given(arrays: Sequence[Any]) -> Any:
+    """Return what Keras takes: one array as it is, several in a list."""
+    return arrays[0] if len(arrays) == 1 else list(arrays)
 
 
 def _unless_zero(values: Array) -> Array | None:

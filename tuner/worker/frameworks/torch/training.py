@@ -26,6 +26,7 @@ from tuner.worker.frameworks.training import (
     DETACHED,
     OPTIMIZER,
     Learned,
+    Learner,
     Loading,
     Task,
     batch_axis,
@@ -294,14 +295,8 @@ class TorchTraining(TorchInference):
 
     def learn(self, step: Callable[[], Any], n_steps: int) -> Learned:
         """Take steps from the first weights on, with an optimizer that remembers nothing."""
-        torch, model = self._build.torch, self._build.model
-        self._remember()
-        self._optimizer.load_state_dict(copy.deepcopy(self._unused))
-        with torch.no_grad():
-            for parameter, first in zip(model.parameters(), self._first, strict=True):
-                parameter.copy_(first)
-            for buffer, first in zip(model.buffers(), self._buffers, strict=True):
-                buffer.copy_(first)
+        model = self._build.model
+        self._set_to_first()
         losses: list[float] = []
         gradients: list[Array] = []
         ranks = self.ranks
@@ -321,7 +316,43 @@ class TorchTraining(TorchInference):
             float((p.detach().double() - firsts[id(p)].double()).norm()) if id(p) in firsts else 0.0
             for p in self._learning()
         ]
-        return Learned(np.asarray(losses), gradients, moved)
+        known = {id(p): name for name, p in model.named_parameters()}
+        names = [known.get(id(p), "a parameter outside the model") for p in self._learning()]
+        return Learned(np.asarray(losses), gradients, moved, names)
+
+    def _set_to_first(self) -> None:
+        """Set weights, buffers and the optimizer to what they were before the first step."""
+        torch, model = self._build.torch, self._build.model
+        self._remember()
+        self._optimizer.load_state_dict(copy.deepcopy(self._unused))
+        with torch.no_grad():
+            for parameter, first in zip(model.parameters(), self._first, strict=True):
+                parameter.copy_(first)
+            for buffer, first in zip(model.buffers(), self._buffers, strict=True):
+                buffer.copy_(first)
+
+    def learner(self, example: Sequence[Array]) -> Learner:
+        """Return the model with its first weights, and its optimizer unused."""
+        self.program(example)
+        self._set_to_first()
+        torch, model, take = self._build.torch, self._build.model, self._take
+        assert take is not None
+
+        def given(arrays: Sequence[Array]) -> tuple[Any, ...]:
+            return tuple(self.given(torch.from_numpy(array)) for array in arrays)
+
+        def step(arrays: Sequence[Array]) -> None:
+            float(take(self._parts(given(arrays))))  # a card has ended the step then
+
+        def evaluate(inputs: Sequence[Array]) -> list[Array]:
+            model.eval()
+            try:
+                with torch.no_grad():
+                    return self.outputs(model(*given(inputs)))
+            finally:
+                model.train()
+
+        return Learner(step, evaluate)
 
     def _remember(self) -> None:
         if not self._first:
@@ -398,11 +429,6 @@ class TorchTraining(TorchInference):
             if first.is_floating_point():
                 moved = 1 + by * signs(first.shape, random)
                 first.mul_(self._build.torch.from_numpy(moved).to(first.device))
-
-    def names(self) -> list[str]:
-        """Return the names of the parameters that the optimizer updates, in its order."""
-        known = {id(p): name for name, p in self._build.model.named_parameters()}
-        return [known.get(id(p), "a parameter outside the model") for p in self._learning()]
 
     def prepared_to_learn(self, optimizer: Any) -> Any:
         """Compile in place, so that the class, the state and the parameters stay what they are."""
