@@ -3,7 +3,7 @@
     python -m benchmarks.time_to_target FOLDER default [--tasks ncf lstm ...] [--seeds 20]
     python -m benchmarks.time_to_target FOLDER bf16 [--minutes 10]
     python -m benchmarks.time_to_target FOLDER compiled [--minutes 10]
-    python -m benchmarks.time_to_target FOLDER longer [--studies 40]
+    python -m benchmarks.time_to_target FOLDER longer [--studies 2000]
 
 Tasks: benchmarks/tasks. default: that many runs of each; how many steps they take, by how much
 these scatter, and the seconds. bf16, compiled: pairs of runs, of the default and of autocast

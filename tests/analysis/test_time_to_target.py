@@ -18,7 +18,7 @@ MEASURED = Speed(0.01, FASTER, 3.6)
 
 
 def run(steps: float, step_s: float = 0.01) -> TrainingRun:
-    """Return a run that reached its target after so many steps; infinity if it did not."""
+    """Return a run that reached its target after this many steps; infinity if it did not."""
     if math.isinf(steps):
         return TrainingRun(TARGET, ((0, 0.1), (1000, 0.5)), step_s, 1000 * step_s)
     before = math.floor(steps)
@@ -77,7 +77,7 @@ def test_fewer_pairs_than_their_scatter_asks_for_decide_nothing() -> None:
     assert f"asks for {found.n_needed} pairs, and there are 5" in found.reason
 
 
-def test_a_run_that_missed_the_target_is_told_and_nothing_passes() -> None:
+def test_a_run_that_missed_the_target_is_counted_and_nothing_passes() -> None:
     found = concluded(*ALIKE[:4], (105.5, math.inf))
     assert found.verdict == "undecided"
     assert found.tuned.steps[-1] is None
@@ -95,3 +95,8 @@ def test_four_pairs_are_too_few() -> None:
     found = concluded(*ALIKE[:4])
     assert (found.verdict, found.n_needed) == ("undecided", None)
     assert found.reason == "4 of at least 5 pairs were made"
+
+
+def test_a_margin_is_written_as_it_was_given() -> None:
+    found = conclude(pairs(*ALIKE), SETTINGS, 0.025, MEASURED)
+    assert "less than 2.5% more steps" in found.reason

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import jsonschema
 import pytest
 
+import tuner
 from tests.command import Here
 from tests.made_up import MadeUpFake
 from tests.study.fake_studies import made_up_study
+from tuner.errors import UsageError
 from tuner.record.files import RESULT_SCHEMA, read_result
 from tuner.record.time_to_target import RUNS
 
@@ -160,6 +163,21 @@ def test_settings_are_trained_without_a_study(tmp_path: Path, here: Here) -> Non
     assert " s." not in done.stdout
     (kept,) = tmp_path.glob(f"reports/*-fake-time-to-target/{RUNS}")
     assert len(kept.read_text().splitlines()) >= 10
+
+
+def test_python_trains_as_the_command_does(tmp_path: Path) -> None:
+    lines: list[str] = []
+    asked: dict[str, Any] = {
+        "model": f"{LEARNS}@{FASTER}",
+        "fix": ("fake.precision=bf16",),
+        "framework": "fake",
+    }
+    found = tuner.time_to_target(**asked, out=tmp_path / "runs", margin="5%", on_run=lines.append)
+    assert (found.verdict, found.margin) == ("as_good", 0.05)
+    assert len(lines) == 2 * len(found.seeds)
+    assert tuner.time_to_target(**asked, out=tmp_path / "runs", budget=60) == found
+    with pytest.raises(UsageError, match="margin of 2 is invalid"):
+        tuner.time_to_target(**asked, margin=2.0)
 
 
 def test_a_file_that_was_changed_since_is_trained_as_it_is(tmp_path: Path, here: Here) -> None:

@@ -69,28 +69,44 @@ def test_only_a_loader_of_a_data_set_with_indices_has_settings(
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("loader", "told"),
+    ("framework", "loader", "expected"),
     [
-        ("number", "loader() returned an object of type int; it must return a torch.utils.data"),
-        ("words", "loader() gives a list of others; a batch must be a tensor, or a list or tuple"),
-        ("generator", "which ends with its first epoch"),
-        ("empty", "loader() gives no batch of the stated size in an epoch"),
         (
+            "torch",
+            "number",
+            "loader() returned an object of type int; it must return a torch.utils.data",
+        ),
+        (
+            "torch",
+            "words",
+            "loader() gives a list of others; a batch must be a tensor, or a list or tuple",
+        ),
+        ("torch", "generator", "which ends with its first epoch"),
+        ("torch", "empty", "loader() gives no batch of the stated size in an epoch"),
+        (
+            "torch",
             "inputs alone",
             "loader() gives a batch of shapes (16, 32); the model's file states (16, 32), (16,)",
         ),
-        ("small", "loader() gives no batch of the stated size in an epoch"),
-        ("failing", "loader() raised OSError: disk is gone"),
+        ("torch", "small", "loader() gives no batch of the stated size in an epoch"),
+        ("torch", "failing", "loader() raised OSError: disk is gone"),
+        ("tensorflow", "words", "a batch with an object of type str; it must hold arrays or"),
+        ("tensorflow", "workers", "a PyDataset with workers=4, which fit() alone starts"),
+        (
+            "tensorflow",
+            "inputs alone",
+            "of shapes (16, 32); the model's file states (16, 32), (16,)",
+        ),
     ],
 )
 def test_what_gives_no_batches_is_refused_with_the_reason(
-    monkeypatch: pytest.MonkeyPatch, loader: str, told: str
+    monkeypatch: pytest.MonkeyPatch, framework: str, loader: str, expected: str
 ) -> None:
     monkeypatch.setenv("TUNE_TEST_LOADER", loader)
     ref, _ = find_model(LOADING, MODELS)
     with pytest.raises(UsageError) as caught:
-        describe_model(ref, "torch", 0, mode=TRAINING)
-    assert told in str(caught.value)
+        describe_model(ref, framework, 0, mode=TRAINING)
+    assert expected in str(caught.value)
 
 
 @pytest.mark.slow
@@ -102,22 +118,3 @@ def test_tensorflow_trains_on_the_batches_of_its_loaders(folder: Path, loader: s
         assert launch.measured().slice.rate > 0
         checked = launch.checked()
     assert isinstance(checked, Checked), checked
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("loader", "told"),
-    [
-        ("words", "a batch with an object of type str; it must hold arrays or tensors"),
-        ("workers", "a PyDataset with workers=4, which fit() alone starts"),
-        ("inputs alone", "a batch of shapes (16, 32); the model's file states (16, 32), (16,)"),
-    ],
-)
-def test_what_gives_no_batches_to_tensorflow_is_refused(
-    monkeypatch: pytest.MonkeyPatch, loader: str, told: str
-) -> None:
-    monkeypatch.setenv("TUNE_TEST_LOADER", loader)
-    ref, _ = find_model(LOADING, MODELS)
-    with pytest.raises(UsageError) as caught:
-        describe_model(ref, "tensorflow", 0, mode=TRAINING)
-    assert told in str(caught.value)

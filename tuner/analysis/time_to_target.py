@@ -86,16 +86,17 @@ def conclude(
 
 def _reason(verdict: QualityVerdict, margin: float, n: int, n_needed: int, n_missed: int) -> str:
     """Say what the pairs show, and what is lacking."""
+    more = f"{100 * margin:.3g}% more steps"
     if verdict == "as_good":
-        return f"it needs less than {margin:.0%} more steps (one-sided 95 %, {n} pairs)"
+        return f"it needs less than {more} (one-sided 95 %, {n} pairs)"
     missed = f"; it did not reach the target in {n_missed} of {n} runs" if n_missed else ""
     if verdict == "worse":
-        return f"it needs more than {margin:.0%} more steps (one-sided 95 %, {n} pairs){missed}"
+        return f"it needs more than {more} (one-sided 95 %, {n} pairs){missed}"
     if n < n_needed:
         return (
             f"the scatter of the first pairs asks for {n_needed} pairs, and there are {n}{missed}"
         )
-    return f"{n} pairs do not show whether it needs {margin:.0%} more steps{missed}"
+    return f"{n} pairs do not show whether it needs {more}{missed}"
 
 
 def _arm(

@@ -300,7 +300,7 @@ def _plan_one(
     identity = hashlib.sha256("".join(f"{k}={v}\n" for k, v in parts.items()).encode()).hexdigest()
     folder = request.out / framework if request.out and several else request.out
     below = request.below or Path("reports")
-    folder = folder or below / f"{_safe(workload.label())}-{identity[:8]}"
+    folder = folder or below / f"{safe_name(workload.label())}-{identity[:8]}"
     environment = _begun_in(request, folder, identity)
     own = as_run(environment, host, workload, space, baselines)
     return Plan(
@@ -412,7 +412,8 @@ def _log_ratios(result: Result) -> dict[Configuration, float]:
     }
 
 
-def _safe(name: str) -> str:
+def safe_name(name: str) -> str:
+    """Return a name as that of a folder."""
     return "".join(c if c.isalnum() or c in "-_." else "_" for c in name)[:_LONGEST_NAME]
 
 

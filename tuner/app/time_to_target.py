@@ -10,6 +10,7 @@ import msgspec
 
 from tuner.analysis.time_to_target import Speed, conclude
 from tuner.app.compatibility import frameworks_for
+from tuner.app.plan import safe_name
 from tuner.app.request import Request
 from tuner.errors import NothingMeasured, UnknownName, UsageError
 from tuner.galleries import MODELS
@@ -135,7 +136,8 @@ def _of_settings(request: TimeToTargetRequest) -> _Question:
             f"{request.model} is there for {' and '.join(frameworks)}: choose one with --framework"
         )
     batch = request.batch or max(card.batches)
-    folder = request.out or Path("reports", f"{ref.label()}-{frameworks[0]}-time-to-target")
+    name = safe_name(f"{ref.label()}-{frameworks[0]}-time-to-target")
+    folder = request.out or Path("reports", name)
     make_folder(folder)
     tuned = Configuration.of({k: v for k, v in restrictions.fixed.items() if k != BATCH})
     trained = TrainedModel(ref, card.source_sha256, frameworks[0], batch)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from tuner.errors import UsageError
 
 
-class BatchStream:
+class BatchStream(ABC):
     """What loaders of all frameworks have in common; a subclass knows tensors and loaders."""
 
     usual = ""
@@ -49,9 +50,9 @@ class BatchStream:
         """Return the batches of an epoch."""
         return iter(self.made)
 
+    @abstractmethod
     def tensors_of(self, made: Any) -> tuple[Any, ...]:
         """Return the tensors of a batch; raises UsageError for another thing."""
-        raise NotImplementedError
 
     def next(self) -> tuple[Any, ...]:
         """Return the tensors of the next whole batch.
