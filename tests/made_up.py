@@ -17,6 +17,7 @@ from pathlib import Path
 import msgspec
 
 from tuner.cli.main import command, main
+from tuner.errors import NothingMeasured
 from tuner.galleries import MODELS
 from tuner.launchers.asking import NOTHING_SET, Deadline
 from tuner.launchers.clock import VirtualClock
@@ -31,7 +32,7 @@ from tuner.record.configuration import Configuration, Value
 from tuner.record.launch import Interference, ReadBack
 from tuner.record.load import INFERENCE, SCENARIOS
 from tuner.record.outcome import Ending, Outcome
-from tuner.record.protocol import Command, Describe, MakeReference, Reply
+from tuner.record.protocol import Command, Describe, LearnToTarget, MakeReference, Reply
 from tuner.record.workload import ModelCard, ModelFacts, ModelRef
 from tuner.space.knobs_of.launch import BATCH
 from tuner.space.launching import LaunchPlan
@@ -40,6 +41,8 @@ from tuner.worker.frameworks.fake.surface import CHOICES, Surface
 Begins = Callable[[], None]
 START_S, SLICE_S = 0.13, 0.01
 """What the start of the fake's process and its slices take on a quick, quiet host."""
+TRAINED_S = 1.0
+"""What a training run to a target takes on the virtual clock."""
 N_CALLS = 10
 """Of a slice, where their latency counts."""
 AT_START = {
@@ -141,7 +144,9 @@ class MadeUpFake:
         plan: LaunchPlan | None = None,
         environment: Mapping[str, str] = NOTHING_SET,
     ) -> Reply:
-        """Have a worker read the cards of other files."""
+        """Have a worker read the cards of other files, and train to a target."""
+        if isinstance(command, LearnToTarget):
+            return self._trained(command, models, waiting, plan, environment)
         is_fake = all(Path(ref.path) == MODELS / "fake.py" for ref in models)
         if not is_fake and not isinstance(command, Describe | MakeReference):
             return THIS_HOST.ask(command, models, waiting, gpu, then, plan, environment)
@@ -149,6 +154,23 @@ class MadeUpFake:
         card, facts = described(getattr(command, "mode", INFERENCE))
         card = msgspec.structs.replace(card, name=models[0].name)  # of a file that is the fake's
         return _testbed(any_source, card, facts).ask(command, models, waiting, gpu, then)
+
+    def _trained(
+        self,
+        command: LearnToTarget,
+        models: Sequence[ModelRef],
+        waiting: Deadline,
+        plan: LaunchPlan | None,
+        environment: Mapping[str, str],
+    ) -> Reply:
+        """Return what a real process learns; the time that it takes is TRAINED_S on every host."""
+        limit_s = waiting.limit_s()
+        if limit_s < TRAINED_S:
+            self.clock.advance(limit_s)
+            raise NothingMeasured("the run was ended at its time limit")
+        reply = THIS_HOST.ask(command, models, Deadline(), plan=plan, environment=environment)
+        self.clock.advance(TRAINED_S)
+        return reply
 
     def watch_idle(self, seconds: float) -> Interference:
         self.clock.advance(seconds)

@@ -71,16 +71,27 @@ def test_one_that_needs_more_steps_is_found_out(tmp_path: Path, here: Here) -> N
     assert "1.2" in done.stdout
 
 
-def test_a_short_budget_decides_nothing_and_keeps_its_runs(tmp_path: Path, here: Here) -> None:
+@pytest.mark.parametrize(
+    ("seconds", "code", "said", "n_kept"),
+    [
+        (1.5, 3, "no pair of runs was made in time; what was trained is kept", 1),
+        (3.5, 5, "1 of at least 5 pairs were made", 2),
+        (5.5, 5, "2 of at least 5 pairs were made", 4),
+    ],
+)
+def test_a_short_budget_decides_nothing_and_keeps_its_runs(
+    seconds: float, code: int, said: str, n_kept: int, tmp_path: Path, here: Here
+) -> None:
     model, path = tuned(tmp_path)
-    done = here("time-to-target", str(path), "--model", model, "--budget", "2s")
-    assert done.returncode == 5, done.stderr
-    assert "of at least 5 pairs were made" in done.stdout
-    n_runs = len((tmp_path / "out" / RUNS).read_text().splitlines())
-    done = here("time-to-target", str(path), "--model", model, "--budget", "2m")
+    asked = ("time-to-target", str(path), "--model", model, "--budget")
+    done = here(*asked, f"{seconds}s", testbed=MadeUpFake())
+    assert done.returncode == code, done.stderr
+    assert said in done.stdout + done.stderr
+    assert len((tmp_path / "out" / RUNS).read_text().splitlines()) == n_kept
+    done = here(*asked, "2m", testbed=MadeUpFake())
     assert done.returncode == 0
     n_all = len((tmp_path / "out" / RUNS).read_text().splitlines())
-    assert n_all - n_runs == len(done.stderr.splitlines())
+    assert n_all - n_kept == len(done.stderr.splitlines())
 
 
 def test_what_cannot_be_trained_is_refused_on_one_line(tmp_path: Path, here: Here) -> None:
