@@ -8,6 +8,7 @@ several callers.
 """
 
 import functools
+import io
 import math
 import runpy
 import unittest.mock as mock
@@ -37,6 +38,8 @@ from tuner.record.workload import ModelCard, ModelFacts, ModelRef
 from tuner.space.knobs_of.launch import BATCH
 from tuner.space.launching import LaunchPlan
 from tuner.worker.frameworks.fake.surface import CHOICES, Surface
+from tuner.worker.instance_barrier import Orders
+from tuner.worker.time_to_target import TimeToTargetSession
 
 Begins = Callable[[], None]
 START_S, SLICE_S = 0.13, 0.01
@@ -146,7 +149,7 @@ class MadeUpFake:
     ) -> Reply:
         """Have a worker read the cards of other files, and train to a target."""
         if isinstance(command, LearnToTarget):
-            return self._trained(command, models, waiting, plan, environment)
+            return self._trained(command, waiting)
         is_fake = all(Path(ref.path) == MODELS / "fake.py" for ref in models)
         if not is_fake and not isinstance(command, Describe | MakeReference):
             return THIS_HOST.ask(command, models, waiting, gpu, then, plan, environment)
@@ -155,22 +158,14 @@ class MadeUpFake:
         card = msgspec.structs.replace(card, name=models[0].name)  # of a file that is the fake's
         return _testbed(any_source, card, facts).ask(command, models, waiting, gpu, then)
 
-    def _trained(
-        self,
-        command: LearnToTarget,
-        models: Sequence[ModelRef],
-        waiting: Deadline,
-        plan: LaunchPlan | None,
-        environment: Mapping[str, str],
-    ) -> Reply:
-        """Return what a real process learns; the time that it takes is TRAINED_S on every host."""
+    def _trained(self, command: LearnToTarget, waiting: Deadline) -> Reply:
+        """Train the fake in this process; a run takes TRAINED_S on every host."""
         limit_s = waiting.limit_s()
+        self.clock.advance(min(limit_s, TRAINED_S))
         if limit_s < TRAINED_S:
-            self.clock.advance(limit_s)
             raise NothingMeasured("the run was ended at its time limit")
-        reply = THIS_HOST.ask(command, models, Deadline(), plan=plan, environment=environment)
-        self.clock.advance(TRAINED_S)
-        return reply
+        session = TimeToTargetSession(lambda _: None, Orders(io.BytesIO()))
+        return session.learn_to_target(command)
 
     def watch_idle(self, seconds: float) -> Interference:
         self.clock.advance(seconds)

@@ -65,7 +65,9 @@ def test_one_that_learns_as_well_is_said_to(tmp_path: Path, here: Here) -> None:
 
 def test_one_that_needs_more_steps_is_found_out(tmp_path: Path, here: Here) -> None:
     model, path = tuned(tmp_path, bf16_steps=1.2)
-    done = here("time-to-target", str(path), "--model", model, "--budget", "2m")
+    done = here(
+        "time-to-target", str(path), "--model", model, "--budget", "2m", testbed=MadeUpFake()
+    )
     assert done.returncode == 4, done.stderr
     assert "it needs more than 5% more steps" in done.stdout
     assert "1.2" in done.stdout
@@ -153,22 +155,18 @@ def test_a_quality_that_is_not_finite_ends_a_run(
 ) -> None:
     model, path = tuned(tmp_path)
     monkeypatch.setenv("TUNE_TEST_BROKEN", "not finite")
-    done = here("time-to-target", str(path), "--model", model, "--budget", "1m")
+    done = here(
+        "time-to-target", str(path), "--model", model, "--budget", "1m", testbed=MadeUpFake()
+    )
     assert done.returncode == 5, done.stderr
     assert "the default itself did not reach the target" in done.stdout
 
 
-def test_the_testbed_is_that_of_the_command(tmp_path: Path, here: Here) -> None:
-    model, path = tuned(tmp_path)
-    done = here(
-        "time-to-target", str(path), "--model", model, "--budget", "2m", testbed=MadeUpFake()
-    )
-    assert done.returncode == 0, done.stderr
-
-
 def test_settings_are_trained_without_a_study(tmp_path: Path, here: Here) -> None:
     asked = ("--model", f"{LEARNS}@{FASTER}", "--fix", "fake.precision=bf16")
-    done = here("time-to-target", *asked, "--framework", "fake", "--budget", "2m")
+    done = here(
+        "time-to-target", *asked, "--framework", "fake", "--budget", "2m", testbed=MadeUpFake()
+    )
     assert done.returncode == 0, done.stderr
     assert "fake.precision=bf16: it learns as well as the default" in done.stdout
     assert " s." not in done.stdout
@@ -197,7 +195,15 @@ def test_a_file_that_was_changed_since_is_trained_as_it_is(tmp_path: Path, here:
     model = f"{copy}@{FASTER}"
     made_up_study(tmp_path, model, "30s", "--framework", "fake", "--mode", "training")
     copy.write_text(LEARNS.read_text().replace('"accuracy", 0.8', '"accuracy", 0.7'))
-    done = here("time-to-target", str(tmp_path / "out"), "--model", model, "--budget", "2m")
+    done = here(
+        "time-to-target",
+        str(tmp_path / "out"),
+        "--model",
+        model,
+        "--budget",
+        "2m",
+        testbed=MadeUpFake(),
+    )
     assert done.returncode == 0, done.stderr
     assert "accuracy 0.7" in done.stdout.lower()
     assert "is reached" not in done.stdout
