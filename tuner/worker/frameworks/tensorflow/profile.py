@@ -90,4 +90,5 @@ def _name(plane: Any, event: Any) -> str:
     if any(plane.stat_metadata[stat.metadata_id].name == "hlo_op" for stat in event.stats):
         return re.sub(r"\.\d+$", "", name)  # numbered where there are several
     node, colon, operator = name.rpartition(":")
+    operator = operator.strip()  # TensorFlow 2.21 writes ":: __inference_forward_3052"
     return operator if colon and ":" not in node and not operator.startswith(_A_FUNCTION) else ""
