@@ -8,11 +8,21 @@ import tuner
 from tuner.version import __version__
 
 if typing.TYPE_CHECKING:
-    from tuner import apply, frame, guidelines_frame, recommend, time_to_target, tune, verify
+    from tuner import (
+        apply,
+        explain,
+        frame,
+        guidelines_frame,
+        recommend,
+        time_to_target,
+        tune,
+        verify,
+    )
 
 __all__ = [
     "__version__",
     "apply",
+    "explain",
     "frame",
     "guidelines_frame",
     "recommend",

@@ -159,8 +159,8 @@ def words_of(line: str, folder: Path) -> list[str]:
 
 def is_slow(line: str) -> bool:
     """Tell whether a command measures, or starts a framework."""
-    trains = " verify " in line or " time-to-target " in line
-    return trains or ("recommend" in line and "--guidelines" not in line)
+    measures = any(f" {name} " in line for name in ("verify", "time-to-target", "explain"))
+    return measures or ("recommend" in line and "--guidelines" not in line)
 
 
 @pytest.mark.parametrize("line", [line for line in OTHERS if not is_slow(line)])
@@ -198,12 +198,25 @@ def test_a_recommendation_is_trained_as_the_docs_say(here: Here, tmp_path: Path)
     out = ("--out", "reports/mine-torch-training")
     assert here("--model", mine, *study, *out, testbed=MadeUpFake()).returncode == 0
     words = [mine if word == "mine.py" else word for word in words_of(line, tmp_path)]
-    done = here(*words)
+    done = here(*words, testbed=MadeUpFake())
     assert done.returncode == 0, done.stderr
     settings = {"torch.autocast=bf16": "fake.precision=bf16", "mine.py": mine}
     words = [settings.get(word, word) for word in words_of(other, tmp_path)]
-    done = here(*words, "--framework", "fake")
+    done = here(*words, "--framework", "fake", testbed=MadeUpFake())
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("line", [line for line in OTHERS if " explain " in line])
+def test_what_is_explained_as_the_docs_say(here: Here, reports: Path, line: str) -> None:
+    instead = {
+        "resnet50": "fake@seed=2,noise=0.003",
+        "torch": "fake",
+        "torch.memory_format=channels_last": "fake.layout=packed",
+    }
+    done = here(*(instead.get(word, word) for word in words_of(line, reports)))
+    assert done.returncode == 0, done.stderr
+    assert "Of the " in done.stdout
 
 
 @pytest.mark.slow

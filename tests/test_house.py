@@ -44,6 +44,7 @@ APP = [
     "tune",
     "grants",
     "study_setup",
+    "explain",
     "verify",
     "time_to_target",
     "lint",

@@ -3,6 +3,7 @@
     tune        find them, by measuring (tuner/api.py)
     recommend   predict them, without a search
     verify      measure a recommendation again
+    explain     say why it is faster, by profiles
     time_to_target      train it, and the default, to a quality target
     apply       put a recommendation into force in this process (tuner/deploy/apply.py)
     frame       finished studies as a pandas data frame
@@ -18,6 +19,7 @@ import typing
 from tuner.version import __version__
 
 if typing.TYPE_CHECKING:
+    from tuner.api import explain as explain
     from tuner.api import frame as frame
     from tuner.api import guidelines_frame as guidelines_frame
     from tuner.api import recommend as recommend
@@ -29,6 +31,7 @@ if typing.TYPE_CHECKING:
 __all__ = [
     "__version__",
     "apply",
+    "explain",
     "frame",
     "guidelines_frame",
     "recommend",
@@ -38,6 +41,7 @@ __all__ = [
 ]
 
 _HOMES = {
+    "explain": "tuner.api",
     "frame": "tuner.api",
     "guidelines_frame": "tuner.api",
     "time_to_target": "tuner.api",

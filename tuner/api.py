@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tuner.app.explain import ExplainRequest, run_explain
 from tuner.app.recommend import PATIENCE_S, Recommended, read_rules
 from tuner.app.recommend import recommend as recommend_request
 from tuner.app.request import (
@@ -39,6 +40,7 @@ from tuner.measurement.non_inferiority import MARGIN
 from tuner.record.configuration import Value
 from tuner.record.events import Listener, unheard
 from tuner.record.time_to_target import TimeToTarget
+from tuner.record.why import Why
 from tuner.space.restrictions import Numerics, Restrictions
 from tuner.study.verification import Verification
 from tuner.study.verify import QUICK_S
@@ -241,6 +243,45 @@ def verify(
         None if share is None else checked_share(share),
     )
     return run_verify(request, listen or unheard)
+
+
+def explain(
+    recommended: _Path | None = None,
+    *,
+    model: _Path | None = None,
+    fix: Sequence[str] = (),
+    framework: str | None = None,
+    batch: int | None = None,
+    inputs: _Path | None = None,
+    allow_pickle: bool = False,
+    budget: str | float = "10m",
+    listen: Listener | None = None,
+) -> Why:
+    """Profile the default and a configuration, and say in which operators the difference is.
+
+    The configuration is that of a recommended.toml, or is named by fix,
+    ("torch.memory_format=channels_last",), and model; without both, the default is profiled alone.
+
+    The arguments are the options of `tune-framework explain`. budget: seconds, or text.
+
+    Returns a Why: seconds of an item by class of operators for both, and their difference, with
+    intervals over the rounds; further what the cores and a larger batch are worth. Raises
+    UsageError for a file that is invalid or of another model, and NothingMeasured if a launch
+    fails, or fewer than three rounds are made in time.
+    """
+    where = None if model is None else os.fspath(model)
+    _refuse_single({"fix": fix})
+    request = ExplainRequest(
+        None if recommended is None else Path(recommended),
+        _seconds(budget),
+        where,
+        tuple(fix),
+        framework,
+        batch,
+        _path(inputs),
+        allow_pickle,
+    )
+    return run_explain(request, listen or unheard)
 
 
 def time_to_target(

@@ -14,6 +14,7 @@ from tuner.record.files import read_result, write_result
 from tuner.record.index import FLEET_FILE, Elsewhere, Index, Row, write_index_file
 from tuner.record.interval import Interval
 from tuner.record.result import Result
+from tuner.record.why import ClassTime, OperatorClass, Why
 
 SAMPLES = Path(__file__).parents[2] / "reports/samples"
 
@@ -48,6 +49,32 @@ def test_a_slower_framework_is_a_regression_and_noise_is_none() -> None:
     assert (change.before, change.after) == ("one", "two")  # in the order of their dates
     assert change.is_regression
     assert f"torch: {old.versions['torch']} -> 9.9" in change.differs
+
+
+def explained(convolution_s: float) -> Why:
+    """A study's default whose convolutions take this long; its elementwise operators 1 ms."""
+
+    def about(seconds: float) -> Interval:
+        return Interval(seconds, 0.95 * seconds, 1.05 * seconds, 0.95)
+
+    classes = [
+        ClassTime(OperatorClass.CONVOLUTION, about(convolution_s), about(0.01), about(0.0)),
+        ClassTime(OperatorClass.ELEMENTWISE, about(0.001), about(0.001), about(0.0)),
+    ]
+    return Why({}, 3, convolution_s + 0.001, 0.011, classes, None, about(1.0), "a profiler")
+
+
+def test_what_makes_a_default_slower_is_named_if_both_were_explained() -> None:
+    old = sample(created="2026-01-01T00:00:00+00:00", why=[explained(0.01)])
+    new = sample(created="2026-02-01T00:00:00+00:00", why=[explained(0.015)])
+    (change,) = compare([StudyFound("one", old), StudyFound("two", new)]).changes
+    assert change.because == ["convolution of the default: 10 ms an item, then 15 ms"]
+    for before, after in (
+        (old, sample(created="3")),
+        (old, msgspec.structs.replace(new, why=old.why)),
+    ):
+        (change,) = compare([StudyFound("one", before), StudyFound("two", after)]).changes
+        assert change.because == []
 
 
 def test_the_interval_of_a_quotient_holds_both_uncertainties() -> None:

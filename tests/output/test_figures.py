@@ -21,7 +21,9 @@ from tuner.record.load import Slo
 from tuner.record.result import Contribution, OperatorProfile, Result
 from tuner.record.serving import Serving, TriedRate
 from tuner.record.study_stats import BEFORE, Moment, PhaseSeconds, Seconds
+from tuner.record.why import ClassTime, OperatorClass, Why
 from tuner.record.winner_class import WinnerClass
+from tuner.space.catalogue import class_title
 
 SAME = WinnerClass.SAME_PRECISION
 
@@ -57,6 +59,7 @@ def whole() -> Result:
         result,
         contributions=log_score,
         timeline=timeline,
+        why=[explained(result)],
         seconds=Seconds(615.0, 200.0, 31.0, 120.0, 40.0, 90.0, 30.0),
         seconds_by_phase=[
             PhaseSeconds(BEFORE, own=15.0),
@@ -86,6 +89,20 @@ def whole() -> Result:
             )
         },
     )
+
+
+def about(seconds: float) -> Interval:
+    return Interval(seconds, seconds - 0.001, seconds + 0.001, 0.95)
+
+
+def explained(result: Result) -> Why:
+    """Convolutions that take a third of their time."""
+    classes = [
+        ClassTime(OperatorClass.CONVOLUTION, about(0.03), about(0.01), about(0.02)),
+        ClassTime(OperatorClass.OVERHEAD, about(0.01), about(0.01), about(0.0)),
+    ]
+    configuration = result.winners[result.recommended_class].configuration
+    return Why(configuration, 3, 0.04, 0.02, classes, 1.0, about(2.0), "a profiler")
 
 
 def served(edge: float) -> Serving:
@@ -327,6 +344,25 @@ def test_operators_are_compared_by_their_shares() -> None:
     assert any("mkldnn::conv: 100%" in t for t in said)
 
 
+def test_classes_are_stacked_for_both_in_one_order() -> None:
+    result = whole()
+    _, svg = drawn("why", result)
+    tuned = class_title(result.recommended_class)
+    assert [each for each in told(svg) if each.endswith("ms an item")] == [
+        "default, convolution: 30 ms an item",
+        f"{tuned}, convolution: 10 ms an item",
+        "default, framework overhead: 10 ms an item",
+        f"{tuned}, framework overhead: 10 ms an item",
+    ]
+
+
+def test_a_winner_that_was_not_explained_has_no_figure() -> None:
+    result = whole()
+    (known,) = result.why
+    of_another = msgspec.structs.replace(known, configuration={"torch.dtype": "fp64"})
+    assert FIGURES["why"](msgspec.structs.replace(result, why=[of_another])) is None
+
+
 def test_a_long_study_has_no_more_marks_than_can_be_seen() -> None:
     chart, svg = drawn("timeline", whole())
     assert "1 of 1000 slices were disturbed" in chart.summary
@@ -361,7 +397,9 @@ def test_what_took_no_time_is_no_part_of_the_bar_and_others_keep_their_colours()
     assert colours_of[1] == {"the tool": colours_of[0]["the tool"]}
 
 
-@pytest.mark.parametrize("name", ["contributions", "operators", "timeline", "batches", "spending"])
+@pytest.mark.parametrize(
+    "name", ["contributions", "operators", "timeline", "batches", "spending", "why"]
+)
 def test_what_was_not_measured_has_no_figure(name: str) -> None:
     nothing: dict[str, Any] = json.loads(SAMPLE.read_text())
     nothing |= {"contributions": None, "timeline": [], "trials": nothing["trials"][:1]}

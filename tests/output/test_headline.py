@@ -11,7 +11,8 @@ from tuner.output.headline import class_lines, in_short, next_steps, what_was_tu
 from tuner.output.report import render
 from tuner.record.files import read_result
 from tuner.record.interval import Interval
-from tuner.record.result import Result
+from tuner.record.result import ModelSection, Result
+from tuner.record.why import Why
 from tuner.record.winner_class import WinnerClass
 
 NO_CODE = WinnerClass.NO_CODE
@@ -148,6 +149,30 @@ def test_each_confirmed_class_has_the_command_that_ships_it() -> None:
     assert steps["go on"] == (
         "tune-framework --model resnet50 --framework torch --extend 12m --out 'my studies/one'"
     )
+
+
+def test_a_recommendation_that_a_profiler_can_look_into_is_explained_next() -> None:
+    def step(result: Result, **changes: Any) -> list[str]:
+        found = next_steps(msgspec.structs.replace(result, **changes), Path("x"), Path("x"))
+        return [each.command for each in found if each.label == "explain"]
+
+    result = read_result(SAMPLE)
+    facts = ModelSection("cnn", "code", [], 4, "", None, None, "")
+    assert step(result, model_facts=facts) == ["tune-framework explain x/recommended.toml"]
+    mine = "tune-framework --model mine.py --budget 10m"
+    assert step(result, model_facts=facts, command=mine) == [
+        "tune-framework explain x/recommended.toml --model mine.py"
+    ]
+    program = msgspec.structs.replace(facts, form="program")
+    won = result.winners[result.recommended_class].configuration
+    done = Why(won, 3, 2.0, 1.0, [], 1.0, Interval(2.0, 1.9, 2.1, 0.95), "a profiler")
+    for changes in (
+        {"model_facts": program},
+        {"model_facts": facts, "verdict": "keep_default"},
+        {"model_facts": facts, "scenario": "server"},
+        {"model_facts": facts, "why": [done]},
+    ):
+        assert step(result, **changes) == []
 
 
 def test_there_is_nothing_to_go_on_for_where_no_time_would_decide_it() -> None:

@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import msgspec
 from threadpoolctl import threadpool_limits
@@ -64,7 +65,6 @@ from tuner.record.outcome import Outcome, counts_as_measured
 from tuner.record.protocol import draft_of, weights_beside
 from tuner.record.result import Result
 from tuner.record.store import Store
-from tuner.record.time_to_target import TimeToTarget
 from tuner.record.withdrawal import existing_parent, remove_empty_study
 from tuner.space.baselines import what_apt_adds
 from tuner.space.launching import gpu_of
@@ -246,9 +246,7 @@ def run_study(
             begun = sessions[0] if sessions else session
             context = _context(plan, request, host, session, begun.command)
             path = plan.folder / "result.json"
-            result = msgspec.structs.replace(
-                assemble(study, context), time_to_target=_trained(path)
-            )
+            result = msgspec.structs.replace(assemble(study, context), **_added(path))
             write_result(path, result)
             found = recommendations(result, host, plan.workload.card)
             write_recommendations(plan.folder, found, result.recommended_class)
@@ -268,11 +266,12 @@ def run_study(
         return result
 
 
-def _trained(path: Path) -> list[TimeToTarget]:
-    """Return what time-to-target has added to a result that is written anew."""
-    with contextlib.suppress(UsageError):  # its runs are kept elsewhere
-        return read_result(path).time_to_target
-    return []
+def _added(path: Path) -> dict[str, Any]:
+    """Return what time-to-target and explain have added to a result that is written anew."""
+    with contextlib.suppress(UsageError):  # their measurements are kept elsewhere, or made again
+        known = read_result(path)
+        return {"time_to_target": known.time_to_target, "why": known.why}
+    return {}
 
 
 def _begins(store: Store, plan: Plan, session: SessionOpened) -> StudyBegins:

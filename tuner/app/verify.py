@@ -60,7 +60,7 @@ def run_verify(
         return refused
     check_budget(request.seconds, [recommendation.workload.framework])
     try:
-        planned = _plan(request, recommendation, host, listen, testbed)
+        planned = plan_as_tuned(request, recommendation, host, listen, testbed)
         left_s = request.seconds - (testbed.clock.now_s() - began_s)
         found = verify(
             recommendation,
@@ -103,14 +103,14 @@ def _with_trace(recommendation: Recommendation, request: VerifyRequest) -> Recom
     return msgspec.structs.replace(recommendation, slo=msgspec.structs.replace(slo, trace=trace))
 
 
-def _plan(
+def plan_as_tuned(
     request: VerifyRequest,
     recommendation: Recommendation,
     host: Host,
     listen: Listener,
     testbed: Testbed,
 ) -> Plan:
-    """Find the model that was tuned; raises UsageError if it is another, or unknown."""
+    """Plan the workload of a recommendation; raises UsageError for another model, or an unknown."""
     path, workload = request.path, recommendation.workload
     if workload.default_batch is None:
         raise UsageError(f"{path} was written by an older version, which did not note at which "

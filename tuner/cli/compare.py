@@ -98,6 +98,8 @@ def _show(comparison: Comparison) -> None:
             note = f" ({shift.note})" if shift.note else ""
             text = f"  {shift.figure}: {ratio(shift.ratio)}, {shift.direction}{note}"
             console.print(Text(text, style=style))
+        for reason in change.because:
+            console.print(Text(f"  {reason}"))
         console.print()
     if any(change.is_regression for change in comparison.changes):
         console.print(

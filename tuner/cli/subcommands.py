@@ -265,6 +265,54 @@ def time_to_target(
 
 
 @_command()
+def explain(
+    context: typer.Context,
+    recommended: Annotated[
+        Path | None,
+        typer.Argument(parser=paths.path, help="A recommended*.toml, or its folder; or --model."),
+    ] = None,
+    model: Annotated[
+        str | None,
+        typer.Option(help="A model; of a recommendation, its path, if it is not built in."),
+    ] = None,
+    fix: Annotated[
+        list[str] | None,
+        typer.Option(metavar="KNOB=VALUE", help="A setting, without a recommendation."),
+    ] = None,
+    framework: Annotated[
+        str | None, typer.Option(help="With --model, if it is there for several.")
+    ] = None,
+    batch: Batch = None,
+    inputs: Annotated[
+        Path | None,
+        typer.Option(parser=paths.path, help="The recorded inputs that it was tuned on, if any."),
+    ] = None,
+    budget: Annotated[str, typer.Option(help="Time limit: 90s, 10m.")] = "10m",
+    allow_pickle: Annotated[
+        bool, typer.Option("--allow-pickle", help="Trust the model file, as when it was tuned.")
+    ] = False,
+    json: AsJson = False,
+) -> None:
+    """Say why a recommendation is faster, or where a model's time goes.
+
+    It is profiled beside the default, without a search.
+    """
+    with handled(if_stopped="nothing is kept of it: the same command begins anew"):
+        from tuner.cli import explain
+
+        explain.main(
+            recommended,
+            model,
+            inputs,
+            budget,
+            settings=explain.Settings(tuple(fix or ()), framework, batch),
+            allow_pickle=allow_pickle,
+            as_json=json,
+            testbed=context.obj,
+        )
+
+
+@_command()
 def export(
     recommended: Recommended,
     to: Annotated[

@@ -30,6 +30,8 @@ from tuner.space.knobs_of.launch import BATCH, INSTANCES, MAX_WAIT
 from tuner.space.launching import LaunchPlan, plan_launch
 
 _MAX_PADDING_BYTES = 4096
+NAMED_KERNELS = {"TORCHINDUCTOR_CPP_ENABLE_KERNEL_PROFILE": "1"}
+"""Has TorchInductor (2.13) name its kernels to profilers, which changes the code."""
 
 
 class ProcessLauncher:
@@ -205,10 +207,14 @@ class ProcessLauncher:
     def _environment(self, request: LaunchRequest) -> Mapping[str, str]:
         compiled = (self._spec.store.folder / "compiled").absolute()
         compiled.mkdir(exist_ok=True)
+        is_profiled = request.purpose is Purpose.PROFILE
+        packages = compiled / "profiled" if is_profiled else compiled  # of other code
+        packages.mkdir(exist_ok=True)
         return {
             "TORCHINDUCTOR_CACHE_DIR": str(compiled),
-            "TUNE_FRAMEWORK_PACKAGES": str(compiled),
+            "TUNE_FRAMEWORK_PACKAGES": str(packages),
             "TUNE_FRAMEWORK_PADDING": "." * request.padding_bytes,
+            **(NAMED_KERNELS if is_profiled else {}),
         }
 
     def _order(self, request: LaunchRequest, plan: LaunchPlan) -> Begin:

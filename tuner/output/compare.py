@@ -19,6 +19,7 @@ import msgspec
 
 from tuner.errors import UsageError
 from tuner.output.values import bounds, value_of
+from tuner.output.why import changes_of_default
 from tuner.record.configuration import Value
 from tuner.record.files import read_result, results_below
 from tuner.record.identities import differing, said
@@ -72,6 +73,8 @@ class Change(msgspec.Struct, frozen=True):
     """Whether they are of two hosts of one fleet, neither of which replaces the other."""
     obstacle: str = ""
     """Why the speeds of the two say nothing about each other; empty if they do."""
+    because: list[str] = []
+    """Classes of operators that take another time, if both studies were explained."""
 
     @property
     def title(self) -> str:
@@ -206,6 +209,7 @@ def _change(before: StudyFound, after: StudyFound) -> Change:
         not obstacle and any(shift.direction == "slower" for shift in shifts),
         is_within_fleet,
         obstacle,
+        [] if obstacle or a.default.batch != b.default.batch else changes_of_default(a, b),
     )
 
 

@@ -16,16 +16,17 @@ from tuner.output.phrases import same_settings
 from tuner.output.price import short_call, short_memory
 from tuner.output.serving import highest_rate
 from tuner.output.values import value_of
+from tuner.output.why import explanation_of
 from tuner.record.configuration import Configuration
 from tuner.record.figures import duration, figure
 from tuner.record.identities import card
 from tuner.record.interval import Interval
 from tuner.record.journal import Phase
-from tuner.record.load import INFERENCE, TRAINING, mode_of
+from tuner.record.load import INFERENCE, SCENARIOS, TRAINING, mode_of
 from tuner.record.output_check import OutputCheck
 from tuner.record.result import Result, Verdict, WinnerSection
 from tuner.record.winner_class import WinnerClass
-from tuner.record.workload import CPU
+from tuner.record.workload import CPU, OF_PROGRAMS
 from tuner.space.catalogue import class_title, describe, narrowest_class
 from tuner.space.knobs_of.launch import BATCH, INSTANCES
 from tuner.space.knobs_of.torch import RANKS
@@ -265,6 +266,8 @@ def next_steps(result: Result, folder: Path = Path(), files: Path = Path()) -> l
         command = f"tune-framework run {shlex.quote(str(files / file))} -- {program}"
         steps.append(NextStep(label, command, file))
     steps.sort(key=lambda step: step.label != "ship")
+    if command := _why(result, files):
+        steps.append(NextStep("explain", command))
     if command := _to_target(result, files):
         steps.append(NextStep("train", command))
     if command := _goes_on(result, folder):
@@ -284,6 +287,26 @@ def _program(result: Result, winner: WinnerSection) -> str:
     return ANY_PROGRAM[mode_of(result.scenario)]
 
 
+def _why(result: Result, files: Path) -> str:
+    """Return the command that says why the recommendation is faster.
+
+    Empty if it was said, or if no profiler looks into what was tuned.
+    """
+    facts = result.model_facts
+    is_seen = facts is not None and facts.form not in OF_PROGRAMS
+    is_served = result.scenario in SCENARIOS and SCENARIOS[result.scenario].is_served
+    if result.verdict != "faster" or not is_seen or is_served or explanation_of(result) is not None:
+        return ""
+    return _about_the_recommendation("explain", result, files)
+
+
+def _about_the_recommendation(command: str, result: Result, files: Path) -> str:
+    words = ["tune-framework", command, str(files / "recommended.toml")]
+    if (file := model_file(result.command, result.model)) is not None:
+        words += ["--model", file]
+    return shlex.join(words)
+
+
 def _to_target(result: Result, files: Path) -> str:
     """Return the command that trains the recommendation to the target of the model's file.
 
@@ -297,10 +320,7 @@ def _to_target(result: Result, files: Path) -> str:
     decided = [e.tuned.configuration for e in result.time_to_target if e.verdict != "undecided"]
     if settings in decided or any(won.get(knob, 1) != 1 for knob in (RANKS, INSTANCES)):
         return ""
-    words = ["tune-framework", "time-to-target", str(files / "recommended.toml")]
-    if (file := model_file(result.command, result.model)) is not None:
-        words += ["--model", file]
-    return shlex.join(words)
+    return _about_the_recommendation("time-to-target", result, files)
 
 
 def _goes_on(result: Result, folder: Path) -> str:

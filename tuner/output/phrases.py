@@ -43,6 +43,7 @@ from tuner.output.values import (
     score_in_unit,
     winner_ratio,
 )
+from tuner.output.why import first_reason, in_short, rows, what_is_left
 from tuner.record.configuration import Value
 from tuner.record.designed import DesignedCell
 from tuner.record.identities import card
@@ -297,6 +298,10 @@ FILTERS: dict[str, Callable[..., Any]] = {
     "typical": typical,
     "of_search": of_search,
     "profiles": profiles,
+    "why": in_short,
+    "why_rows": rows,
+    "what_is_left": what_is_left,
+    "first_reason": first_reason,
     "profiled_how": profiled_how,
     "prose": _prose,
     "code": _code,

@@ -41,12 +41,20 @@ class Purpose(StrEnum):
     ABLATION = "ablation"
     CONFIRM = "confirm"
     EXPLAIN = "explain"
+    PROFILE = "profile"
+    """Only its profile counts: its compiler may generate code that a profiler can name."""
     DESIGN = "design"
     BOUND = "bound"
     """The default's time for one request at a time: it sets the latency bound of a server."""
 
 
-UNPACED = (Purpose.CONFIRM, Purpose.EXPLAIN, Purpose.DESIGN, Purpose.BOUND)
+UNPACED = (
+    Purpose.CONFIRM,
+    Purpose.EXPLAIN,
+    Purpose.PROFILE,
+    Purpose.DESIGN,
+    Purpose.BOUND,
+)
 """Purposes of launches that were not measured next to the pacer: most were in rounds."""
 
 

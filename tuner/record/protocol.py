@@ -17,6 +17,7 @@ from tuner.record.launch import Built, Checked, Compiled, Prepared, Profiled, Sl
 from tuner.record.load import INFERENCE, Load, Offer
 from tuner.record.outcome import Outcome
 from tuner.record.time_to_target import TrainingRun
+from tuner.record.why import HostBest
 from tuner.record.workload import CPU, ModelCard, ModelFacts, ModelRef
 
 STACK_SIGNAL = signal.SIGUSR2
@@ -208,6 +209,15 @@ class LearnToTarget(msgspec.Struct, frozen=True, tag="learn_to_target"):
     device: str = CPU
 
 
+class MeasureBest(msgspec.Struct, frozen=True, tag="measure_best"):
+    """Run operators of a framework whose work is known; HostBest is the answer."""
+
+    framework: str
+    dtypes: tuple[str, ...]
+    """fp32, bf16."""
+    device: str = CPU
+
+
 class Quit(msgspec.Struct, frozen=True, tag="quit"):
     """Leave at once."""
 
@@ -228,6 +238,7 @@ Command: TypeAlias = (
     | Profile
     | Check
     | LearnToTarget
+    | MeasureBest
     | Quit
 )
 
@@ -302,5 +313,6 @@ Reply: TypeAlias = (
     | Checked
     | Profiled
     | TrainingRun
+    | HostBest
     | Failed
 )

@@ -30,6 +30,7 @@ from tuner.record.study_stats import (
     TrialSection,
 )
 from tuner.record.time_to_target import TimeToTarget
+from tuner.record.why import Why
 from tuner.record.winner_class import WinnerClass
 from tuner.record.workload import CPU, StepMemory
 
@@ -367,6 +368,8 @@ class Result(msgspec.Struct, frozen=True):
     """In the order of the confirmation's arms. Empty in results of earlier versions."""
     time_to_target: list[TimeToTarget] = []
     """Runs to the quality target that `time-to-target` made, one entry per configuration."""
+    why: list[Why] = []
+    """Where the time of a call goes, as `explain` measured it, one entry per configuration."""
     default_silence: str = ""
     """Why a server of the user's answers no request with nothing set; empty where it does."""
 

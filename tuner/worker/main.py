@@ -36,6 +36,7 @@ from tuner.record.protocol import (
     LookAt,
     MakeReference,
     Measure,
+    MeasureBest,
     Prepare,
     Profile,
     Quit,
@@ -87,6 +88,11 @@ def serve(commands: BinaryIO, replies: BinaryIO) -> None:
 
                 learner = session = TimeToTargetSession(say, orders)
                 tell(learner.learn_to_target(command))
+                continue
+            if isinstance(command, MeasureBest):
+                from tuner.worker.host_best import measure_best
+
+                tell(measure_best(command, say))
                 continue
             session = session or _session_for(command, say, orders)
             tell(_answer(session, command))

@@ -14,6 +14,7 @@ from tuner.output.figures.parallel import parallel
 from tuner.output.figures.speedups import speedups
 from tuner.output.figures.spending import spending
 from tuner.output.figures.timeline import timeline
+from tuner.output.figures.why import why
 from tuner.record.result import Result
 
 FIGURES: dict[str, Callable[[Result], Chart | None]] = {
@@ -26,5 +27,6 @@ FIGURES: dict[str, Callable[[Result], Chart | None]] = {
     "parallel": parallel,
     "timeline": timeline,
     "spending": spending,
+    "why": why,
 }
 """By their names in the template."""

@@ -21,6 +21,7 @@ Layer: TypeAlias = dict[str, Any]
 
 BLUE, GREEN, ORANGE, RED, GREY = "#3b7dd8", "#2a9159", "#c46f12", "#d2453f", "#858585"
 PURPLE, OLIVE, PINK = "#8a63d2", "#8a7d1a", "#c2559b"
+TEAL, BROWN, DARK_GREY = "#1f8a8a", "#a0613a", "#6b6b6b"
 
 _MEASURED, _DRAWN = 14, 12
 """Pixels: room is made for larger text than is drawn, because the reader's font may be wider."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -36,6 +36,16 @@ class Setter(NamedTuple):
     """As programs write it: torch.set_num_threads."""
     current: Callable[[], int] | None = None
     """The settings now; None for those that can be set only once, before any work."""
+
+
+class Microbenchmark(NamedTuple):
+    """An operator whose work is known."""
+
+    name: str
+    work: float
+    """Floating-point operations of a call."""
+    call: Callable[[], Any]
+    """Ends when the result is there."""
 
 
 class Build(Protocol):
@@ -203,6 +213,13 @@ class Profile(Protocol):
         """
 
 
+class Microbenchmarks(Protocol):
+    """Operators that show what a framework can do on this host."""
+
+    def products(self, dtype: str) -> Iterator[Microbenchmark]:
+        """Yield operators that multiply (fp32, bf16), the cheaper ones first."""
+
+
 class Framework(Protocol):
     """A framework's interface for a worker, in the order in which a launch uses it.
 
@@ -221,6 +238,9 @@ class Framework(Protocol):
 
     @property
     def profile(self) -> Profile: ...
+
+    @property
+    def microbenchmarks(self) -> Microbenchmarks: ...
 
 
 def framework(name: str, mode: str = INFERENCE, device: str = CPU) -> Framework:

@@ -31,7 +31,14 @@ from tuner.record.protocol import Begin
 from tuner.record.workload import CPU, Parameter, StepMemory
 from tuner.supervisor import descendants, parents
 from tuner.worker.evidence.allocator import allocator
-from tuner.worker.frameworks import Array, InBatches, NoWeightCache, Setter, Tensors
+from tuner.worker.frameworks import (
+    Array,
+    InBatches,
+    Microbenchmark,
+    NoWeightCache,
+    Setter,
+    Tensors,
+)
 from tuner.worker.frameworks.fake.surface import CHOICES, INSTANCES, Surface, draw, n_instances
 from tuner.worker.frameworks.prepared import Arguments, CalledInstead, Caller
 from tuner.worker.frameworks.training import Learned, Learner, Loading, Task
@@ -44,6 +51,8 @@ is drawn anew for each process, and the drift follows the host's clock."""
 _PACE, _SEEDS_SD, _SETTINGS_SD = 20.0, 0.1, 0.01
 """Steps in which the fake learns 63 %; by how much they differ between seeds, and between settings
 with the same seed (SD of the logarithm)."""
+FLOPS = {"fp32": 1e9, "bf16": 2e9}
+"""What the fake's host does."""
 _ON_A_CARD = DeviceMemory(300 << 20, 400 << 20, 400 << 20, 80 << 30)
 
 
@@ -401,6 +410,24 @@ class FakeProfile:
         return [Operator("matmul", (1 - share) * taken, 3 * n), Operator(name, share * taken, n)]
 
 
+class FakeMicrobenchmarks:
+    """Operators that take virtual time."""
+
+    def __init__(self, work: FakeInference) -> None:
+        self._work = work
+
+    def products(self, dtype: str) -> Iterator[Microbenchmark]:
+        """Yield a product, and a slower one."""
+        for name, speed in (("product", 1.0), ("small product", 0.5)):
+            yield Microbenchmark(name, 1e6, self._takes(1e6 / (speed * FLOPS[dtype])))
+
+    def _takes(self, seconds: float) -> Callable[[], None]:
+        def call() -> None:
+            self._work.now += seconds
+
+        return call
+
+
 class Fake:
     """The fake's side of the framework contract."""
 
@@ -409,3 +436,4 @@ class Fake:
         self.work = {INFERENCE: FakeInference, TRAINING: FakeTraining}[mode](self.build)
         self.evidence = FakeEvidence(self.build)
         self.profile = FakeProfile(self.build, self.work)
+        self.microbenchmarks = FakeMicrobenchmarks(self.work)

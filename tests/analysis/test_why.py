@@ -1,0 +1,232 @@
+"""Planted causes of a difference in speed are named, and none where there is none."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import msgspec
+import numpy as np
+import pytest
+
+from tuner.analysis.why import why
+from tuner.output.why import findings, in_short, what_is_left
+from tuner.record.configuration import Configuration
+from tuner.record.launch import (
+    Interference,
+    LaunchRecord,
+    LaunchRequest,
+    Operator,
+    Profiled,
+    Purpose,
+    Slice,
+)
+from tuner.record.why import HostBest, OperatorClass, ProfiledRound, ScalingRound, Seen, Why
+
+CALL_S = {"aten::mkldnn_convolution": 0.05, "aten::addmm": 0.02, "aten::relu_": 0.02,
+          "aten::copy_": 0.01, "aten::embedding": 0.005}  # fmt: skip
+OVERHEAD_S = 0.005
+SLOWED = 1.3
+"""Factor by which a profiler lengthens a call."""
+CLASSES = dict(
+    zip(
+        CALL_S,
+        (
+            OperatorClass.CONVOLUTION,
+            OperatorClass.PRODUCT,
+            OperatorClass.ELEMENTWISE,
+            OperatorClass.COPY,
+            OperatorClass.LOOKUP,
+        ),
+        strict=True,
+    )
+)
+
+
+def launch(random: np.random.Generator, factors: dict[str, float], drift: float) -> LaunchRecord:
+    """Return a launch whose operators take their time times a factor; 2 % noise each."""
+    times = {
+        name: seconds * factors.get(name, 1.0) * math.exp(drift + 0.02 * random.standard_normal())
+        for name, seconds in CALL_S.items()
+    }
+    call_s = sum(times.values()) + OVERHEAD_S * math.exp(drift)
+    record = LaunchRecord(LaunchRequest(1, Configuration(), 1, Purpose.EXPLAIN))
+    for index in range(3):
+        seconds = call_s * math.exp(0.01 * random.standard_normal())
+        record.slices.append(Slice(index + 1, 1, 10, 10 * seconds, 0.0))
+    operators = tuple(Operator(name, SLOWED * seconds, 1.0) for name, seconds in times.items())
+    record.profile = Profiled(operators, SLOWED * call_s, 5, "a profiler", 1.0)
+    return record
+
+
+def rounds(seed: int, factors: dict[str, float], n: int = 4) -> list[ProfiledRound]:
+    random = np.random.default_rng(seed)
+    drifts = 0.1 * random.standard_normal(n)
+    found = []
+    for drift in drifts:
+        default, tuned = (
+            Seen(launch(random, each, drift), launch(random, each, drift)) for each in ({}, factors)
+        )
+        found.append(ProfiledRound(default, tuned))
+    return found
+
+
+def explained(seed: int, factors: dict[str, float]) -> Why:
+    found = why(rounds(seed, factors), {})
+    assert found is not None
+    return found
+
+
+def test_a_planted_cause_is_named_first() -> None:
+    right = 0
+    for seed in range(20):
+        name = list(CALL_S)[seed % len(CALL_S)]
+        found = explained(seed, {name: 0.4})
+        named = findings(found)
+        right += bool(named) and named[0].startswith(CLASSES[name])
+    assert right >= 19
+
+
+def test_nothing_is_named_where_nothing_differs() -> None:
+    unnamed = [explained(seed, {}) for seed in range(100, 120)]
+    assert sum(bool(findings(found)) for found in unnamed) <= 1  # at 95 % confidence
+    assert "do not surely differ" in in_short(unnamed[0])
+
+
+def test_shares_are_of_the_profiled_call_and_seconds_of_the_unprofiled() -> None:
+    found = explained(1, {"aten::mkldnn_convolution": 0.5})
+    convolution = next(c for c in found.classes if c.name == OperatorClass.CONVOLUTION)
+    assert convolution.default_s == pytest.approx(0.05, rel=0.15)
+    assert convolution.saved_s.low < 0.025 < convolution.saved_s.high
+    assert found.default_s == pytest.approx(sum(CALL_S.values()) + OVERHEAD_S, rel=0.15)
+    assert found.accounted == pytest.approx(1.0, abs=0.1)
+    overhead = next(c for c in found.classes if c.name == OperatorClass.OVERHEAD)
+    assert overhead.default_s == pytest.approx(OVERHEAD_S, rel=0.3)
+
+
+def test_threads_that_sum_up_to_more_than_a_call_leave_no_overhead() -> None:
+    both = rounds(10, {"aten::mkldnn_convolution": 0.5})
+    for seen in itertools.chain.from_iterable(both):
+        profile = seen.profiled.profile
+        assert profile is not None
+        seen.profiled.profile = msgspec.structs.replace(profile, call_s=profile.call_s / 2)
+    found = why(both, {})
+    assert found is not None
+    assert OperatorClass.OVERHEAD not in {each.name for each in found.classes}
+    assert sum(each.default_s for each in found.classes) == pytest.approx(found.default_s)
+
+
+def test_a_class_that_became_slower_is_told_as_a_loss() -> None:
+    found = explained(2, {"aten::mkldnn_convolution": 0.3, "aten::copy_": 2.5})
+    text = in_short(found)
+    assert text.startswith("convolution: ")
+    (lost,) = [part for part in text.split("; ") if part.startswith("reorders and copies: ")]
+    assert lost.endswith("of the gain are lost")
+
+
+def test_what_the_profile_does_not_show_is_said() -> None:
+    both = rounds(3, {})
+    for each in both:  # faster without a profiler alone
+        slices = each.tuned.timed.slices
+        slices[:] = [Slice(s.index, 1, s.calls, 0.7 * s.seconds, 0.0) for s in slices]
+    found = why(both, {})
+    assert found is not None
+    assert found.tuned_s < 0.8 * found.default_s
+    assert found.profiled.low < 1 < found.profiled.high
+    assert findings(found) == []
+    assert in_short(found).startswith("the profiles do not explain the difference: 1.4")
+
+
+def test_two_rounds_are_too_few() -> None:
+    assert why(rounds(1, {}, n=2), {}) is None
+    incomplete = rounds(1, {})
+    for each in incomplete[:2]:
+        each.default.profiled.profile = None
+    assert why(incomplete, {}) is None
+
+
+BEST = HostBest({"fp32": 4e10, "bf16": 8e10}, {"fp32": "mm", "bf16": "mm"})
+MULTIPLYING_S = CALL_S["aten::mkldnn_convolution"] + CALL_S["aten::addmm"]
+
+
+def test_products_are_compared_with_the_best_of_the_host() -> None:
+    macs = round(MULTIPLYING_S * 1e10)  # 2e10 operations per second: half of the best in fp32
+    found = why(rounds(4, {"aten::mkldnn_convolution": 0.4}), {}, macs=macs, best=BEST)
+    assert found is not None
+    assert found.efficiency is not None
+    assert found.efficiency.dtype == "bf16"
+    assert found.efficiency.default == pytest.approx(0.5, rel=0.1)
+    tuned_s = 0.4 * CALL_S["aten::mkldnn_convolution"] + CALL_S["aten::addmm"]
+    assert found.efficiency.tuned == pytest.approx(0.25 * MULTIPLYING_S / tuned_s, rel=0.1)
+    assert any("Products run at" in sentence for sentence in what_is_left(found))
+
+
+@pytest.mark.parametrize(("macs", "best"), [(None, BEST), (0, BEST), (10**6, None)])
+def test_without_counts_there_is_no_efficiency(macs: int | None, best: HostBest | None) -> None:
+    found = why(rounds(5, {}), {}, macs=macs, best=best)
+    assert found is not None
+    assert found.efficiency is None
+
+
+def test_kernels_of_unknown_class_may_multiply_too() -> None:
+    both = rounds(6, {})
+    for each in both:
+        profile = each.tuned.profiled.profile
+        assert profile is not None
+        fused = (*profile.operators, Operator("fusion", 0.02, 1.0))
+        each.tuned.profiled.profile = msgspec.structs.replace(profile, operators=fused)
+    found = why(both, {}, macs=10**6, best=BEST)
+    assert found is not None
+    assert found.efficiency is None
+
+
+def scaled(factor: float, seed: int) -> list[ScalingRound]:
+    """Return launches whose calls take longer on one core, and at half the batch."""
+    random = np.random.default_rng(seed)
+    slower = dict.fromkeys(CALL_S, factor)
+    return [
+        ScalingRound(*(launch(random, each, drift) for each in ({}, slower, slower)))
+        for drift in 0.1 * random.standard_normal(4)
+    ]
+
+
+def test_one_core_and_half_the_batch_are_compared_with_the_whole() -> None:
+    found = why(rounds(7, {}), {}, scaling=scaled(1.3, 7), n_cores=2)
+    assert found is not None
+    assert found.on_all_cores is not None
+    assert found.at_half_batch is not None
+    assert found.on_all_cores.low < 1.28 < found.on_all_cores.high
+    said = " ".join(what_is_left(found))
+    assert "2 cores are 1." in said
+    assert "one thread may do the rest" in said
+
+
+def test_how_busy_the_cpus_are_is_said_if_every_slice_tells() -> None:
+    both = rounds(9, {})
+    for each in both:
+        for seen, own in zip(each[:2], (0.6, 0.9), strict=True):
+            slices = seen.timed.slices
+            slices[:] = [
+                msgspec.structs.replace(s, interference=Interference(own=own)) for s in slices
+            ]
+    found = why(both, {"torch.dtype": "bf16"})
+    assert found is not None
+    assert found.busy == pytest.approx((0.6, 0.9))
+    said = " ".join(what_is_left(found))
+    assert "Its processes use their CPUs for 90 % of the time, the default's for 60 %" in said
+    both[0].default.timed.slices[0] = Slice(1, 1, 1, 1.0, 0.0)
+    found = why(both, {})
+    assert found is not None
+    assert found.busy is None
+
+
+def test_what_was_measured_in_two_rounds_is_not_said() -> None:
+    few = [
+        each if index < 2 else each._replace(one_core=None, half_batch=None)
+        for index, each in enumerate(scaled(1.3, 8))
+    ]
+    found = why(rounds(8, {}), {}, scaling=few, n_cores=2)
+    assert found is not None
+    assert found.on_all_cores is None
+    assert found.at_half_batch is None
+    assert "cores" not in " ".join(what_is_left(found))
