@@ -131,6 +131,16 @@ def frameworks_for(request: Request, card: ModelCard, device: str) -> tuple[str,
     return found
 
 
+def the_framework(request: Request, card: ModelCard, device: str) -> str:
+    """Return the one framework of a command that measures one; raises UsageError if it is open."""
+    found = frameworks_for(request, card, device)
+    if len(found) > 1:
+        raise UsageError(
+            f"{request.model} is there for {' and '.join(found)}: choose one with --framework"
+        )
+    return found[0]
+
+
 def frameworks_meant(
     request: Request, card: ModelCard, frameworks: Collection[str]
 ) -> tuple[str, ...]:

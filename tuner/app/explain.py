@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 
 from tuner.analysis.why import why
-from tuner.app.compatibility import frameworks_for
+from tuner.app.compatibility import the_framework
 from tuner.app.plan import Plan, check_budget, plan
 from tuner.app.request import Request
 from tuner.app.verify import VerifyRequest, plan_as_tuned
@@ -185,11 +185,7 @@ def _of_settings(
         allows_pickle=request.allows_pickle,
     )
     _, card = find_model(request.model, MODELS, allows_pickle=request.allows_pickle)
-    frameworks = frameworks_for(wanted, card, CPU)
-    if len(frameworks) > 1:
-        raise UsageError(
-            f"{request.model} is there for {' and '.join(frameworks)}: choose one with --framework"
-        )
+    the_framework(wanted, card, CPU)  # before any is imported
     (planned,) = plan(wanted, host, listen, is_strict=True, testbed=testbed)
     batch = request.batch or max(planned.workload.card.batches)
     return planned, Compared(settings, batch, int(settings.get(BATCH, batch)), None)

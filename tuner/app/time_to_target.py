@@ -9,7 +9,7 @@ from typing import NamedTuple
 import msgspec
 
 from tuner.analysis.time_to_target import Speed, conclude
-from tuner.app.compatibility import frameworks_for
+from tuner.app.compatibility import the_framework
 from tuner.app.plan import safe_name
 from tuner.app.request import Request
 from tuner.errors import NothingMeasured, UnknownName, UsageError
@@ -130,17 +130,13 @@ def _of_settings(request: TimeToTargetRequest) -> _Question:
         model=request.model,
         frameworks=() if request.framework is None else (request.framework,),
     )
-    frameworks = frameworks_for(wanted, card, CPU)
-    if len(frameworks) > 1:
-        raise UsageError(
-            f"{request.model} is there for {' and '.join(frameworks)}: choose one with --framework"
-        )
+    framework = the_framework(wanted, card, CPU)
     batch = request.batch or max(card.batches)
-    name = safe_name(f"{ref.label()}-{frameworks[0]}-time-to-target")
+    name = safe_name(f"{ref.label()}-{framework}-time-to-target")
     folder = request.out or Path("reports", name)
     make_folder(folder)
     tuned = Configuration.of({k: v for k, v in restrictions.fixed.items() if k != BATCH})
-    trained = TrainedModel(ref, card.source_sha256, frameworks[0], batch)
+    trained = TrainedModel(ref, card.source_sha256, framework, batch)
     return _Question(trained, tuned, folder, Speed(), None)
 
 

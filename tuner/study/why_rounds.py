@@ -90,7 +90,7 @@ class Compared(NamedTuple):
     """The default, and the configuration that is compared with it."""
 
     settings: Mapping[str, Value]
-    """None: the default is profiled alone."""
+    """Empty: the default is profiled alone."""
     default_batch: int
     batch: int
     """Of the configuration."""
@@ -186,7 +186,6 @@ class _Measuring:
         self._store = store
         self._listen = listen
         self._left_s = left_s
-
         self.rounds: list[ProfiledRound] = []
         self.round_s = 0.0
         self.scaling: list[ScalingRound] = []
@@ -206,7 +205,7 @@ class _Measuring:
             self._profile(arms, MOST_ROUNDS)
 
     def _profile(self, arms: Arms, n_rounds: int) -> None:
-        """Measure rounds of both until there are so many, or there is no time for another one."""
+        """Measure rounds of both up to `n_rounds`, while there is time for another one."""
         while len(self.rounds) < n_rounds and self._left_s() > self.round_s:
             began_s = self._store.used_s()
             found = self._profiled_round(arms.both(), 1 + len(self.rounds))
@@ -231,7 +230,8 @@ class _Measuring:
                     if self._left_s() <= 0:
                         return None
                     raise NothingMeasured(f"{arm.label()}: {_reason(record)}")
-            if profiled[arm].profile is None:
+            profile = profiled[arm].profile
+            if profile is None or not any(each.seconds for each in profile.operators):
                 raise NothingMeasured(f"{arm.label()}: no profile ({_reason(profiled[arm])})")
         return {arm: Seen(timed[arm], profiled[arm]) for arm in arms}
 
