@@ -266,9 +266,9 @@ def next_steps(result: Result, folder: Path = Path(), files: Path = Path()) -> l
         command = f"tune-framework run {shlex.quote(str(files / file))} -- {program}"
         steps.append(NextStep(label, command, file))
     steps.sort(key=lambda step: step.label != "ship")
-    if command := _why(result, files):
+    if command := _why(result, folder):
         steps.append(NextStep("explain", command))
-    if command := _to_target(result, files):
+    if command := _to_target(result, folder):
         steps.append(NextStep("train", command))
     if command := _goes_on(result, folder):
         steps.append(NextStep("go on", command))
@@ -287,7 +287,7 @@ def _program(result: Result, winner: WinnerSection) -> str:
     return ANY_PROGRAM[mode_of(result.scenario)]
 
 
-def _why(result: Result, files: Path) -> str:
+def _why(result: Result, folder: Path) -> str:
     """Return the command that says why the recommendation is faster.
 
     Empty if it was said, or if no profiler looks into what was tuned.
@@ -297,17 +297,17 @@ def _why(result: Result, files: Path) -> str:
     is_served = result.scenario in SCENARIOS and SCENARIOS[result.scenario].is_served
     if result.verdict != "faster" or not is_seen or is_served or explanation_of(result) is not None:
         return ""
-    return _about_the_recommendation("explain", result, files)
+    return _about_the_recommendation("explain", result, folder)
 
 
-def _about_the_recommendation(command: str, result: Result, files: Path) -> str:
-    words = ["tune-framework", command, str(files / "recommended.toml")]
+def _about_the_recommendation(command: str, result: Result, folder: Path) -> str:
+    words = ["tune-framework", command, str(folder / "recommended.toml")]
     if (file := model_file(result.command, result.model)) is not None:
         words += ["--model", file]
     return shlex.join(words)
 
 
-def _to_target(result: Result, files: Path) -> str:
+def _to_target(result: Result, folder: Path) -> str:
     """Return the command that trains the recommendation to the target of the model's file.
 
     Empty if the file states none, if it was decided, or if several processes would be trained.
@@ -320,7 +320,7 @@ def _to_target(result: Result, files: Path) -> str:
     decided = [e.tuned.configuration for e in result.time_to_target if e.verdict != "undecided"]
     if settings in decided or any(won.get(knob, 1) != 1 for knob in (RANKS, INSTANCES)):
         return ""
-    return _about_the_recommendation("time-to-target", result, files)
+    return _about_the_recommendation("time-to-target", result, folder)
 
 
 def _goes_on(result: Result, folder: Path) -> str:
