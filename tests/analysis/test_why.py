@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from tuner.analysis.why import why
-from tuner.output.why import findings, in_short, what_is_left
+from tuner.output.why import findings, heads, in_short, limit_of_default, what_is_left
+from tuner.output.why import rows as rows_of
 from tuner.record.configuration import Configuration
 from tuner.record.launch import (
     Interference,
@@ -21,7 +22,16 @@ from tuner.record.launch import (
     Purpose,
     Slice,
 )
-from tuner.record.why import HostBest, OperatorClass, ProfiledRound, ScalingRound, Seen, Why
+from tuner.record.why import (
+    HostBest,
+    ModelWork,
+    OperatorClass,
+    OperatorWork,
+    ProfiledRound,
+    ScalingRound,
+    Seen,
+    Why,
+)
 
 CALL_S = {"aten::mkldnn_convolution": 0.05, "aten::addmm": 0.02, "aten::relu_": 0.02,
           "aten::copy_": 0.01, "aten::embedding": 0.005}  # fmt: skip
@@ -106,7 +116,7 @@ def test_shares_are_of_the_profiled_call_and_seconds_of_the_unprofiled() -> None
 
 def test_threads_that_sum_up_to_more_than_a_call_leave_no_overhead() -> None:
     both = rounds(10, {"aten::mkldnn_convolution": 0.5})
-    for seen in itertools.chain.from_iterable(both):
+    for seen in itertools.chain.from_iterable(each[:2] for each in both):
         profile = seen.profiled.profile
         assert profile is not None
         seen.profiled.profile = msgspec.structs.replace(profile, call_s=profile.call_s / 2)
@@ -178,6 +188,124 @@ def test_kernels_of_unknown_class_may_multiply_too() -> None:
     found = why(both, {}, macs=10**6, best=BEST)
     assert found is not None
     assert found.efficiency is None
+
+
+STREAMED = HostBest(BEST.flops, BEST.fastest, 1e10, "copy")
+WORK = ModelWork(
+    (
+        # half of the fastest product's rate, and a tenth of the fastest stream's
+        OperatorWork("aten::convolution", 0.5 * 0.05 * 4e10, 0.05 * 1e9, 0.0),
+        # limited by its parameters: 0.015 s of 0.02 s at a batch of 1
+        OperatorWork("aten::addmm", 1e6, 0.0, 0.015 * 1e10),
+        OperatorWork("aten::relu_", 0.0, 1e6, 0.0),
+    ),
+    "a counter",
+)
+
+
+def at_the_roof(work: ModelWork, factors: dict[str, float]) -> Why:
+    found = why(rounds(11, factors), {"torch.compile.mode": "default"}, work=work, best=STREAMED)
+    assert found is not None
+    return found
+
+
+def test_products_are_limited_by_arithmetic_or_by_memory() -> None:
+    found = at_the_roof(WORK, {"aten::mkldnn_convolution": 0.4})
+    roof = found.roofline
+    assert roof is not None
+    assert [each.name for each in roof.points] == [
+        None, OperatorClass.CONVOLUTION, OperatorClass.PRODUCT,
+    ]  # fmt: skip
+    _, convolution, product = roof.points
+    default = limit_of_default(convolution, STREAMED)
+    assert default.by == "arithmetic"
+    assert default.share == pytest.approx(0.5, rel=0.1)
+    default = limit_of_default(product, STREAMED)
+    assert default.by == "traffic with memory"
+    assert default.share == pytest.approx(0.75, rel=0.1)
+    # bf16: twice the rate, half the bytes
+    assert roof.attainable_s == pytest.approx(0.25 * 0.05 + 0.5 * 0.015, rel=1e-6)
+    assert roof.left is OperatorClass.ELEMENTWISE
+    assert roof.left_s == pytest.approx(CALL_S["aten::relu_"], rel=0.15)
+    said = " ".join(what_is_left(found))
+    assert "of the attainable speed is reached, and most of the rest (" in said
+    assert "Convolution runs at " in said
+    assert "Matrix product runs at " in said
+
+
+def test_parameters_are_spread_over_a_batch() -> None:
+    both = rounds(12, {})
+    for each in both:
+        for seen in (each.default, each.tuned):
+            seen.timed.request = msgspec.structs.replace(seen.timed.request, batch=4)
+    found = why(both, {}, work=WORK, best=STREAMED)
+    assert found is not None
+    assert found.roofline is not None
+    product = next(e for e in found.roofline.points if e.name is OperatorClass.PRODUCT)
+    assert product.default_bytes == pytest.approx(0.015 * 1e10 / 4)
+
+
+@pytest.mark.parametrize(
+    ("work", "best"),
+    [
+        (None, STREAMED),
+        (WORK, BEST),
+        (ModelWork((), "a counter"), STREAMED),
+        (ModelWork((OperatorWork("own::layer", None, 1.0, 0.0),), "a counter"), STREAMED),
+    ],
+)
+def test_without_all_work_there_is_no_roofline(work: ModelWork | None, best: HostBest) -> None:
+    found = why(rounds(5, {}), {}, work=work, best=best)
+    assert found is not None
+    assert found.roofline is None
+
+
+def test_kernels_of_unknown_class_leave_the_point_of_the_whole_model() -> None:
+    both = rounds(13, {})
+    for each in both:
+        profile = each.tuned.profiled.profile
+        assert profile is not None
+        fused = (*profile.operators, Operator("fusion", 0.2, 1.0))
+        each.tuned.profiled.profile = msgspec.structs.replace(profile, operators=fused)
+    found = why(both, {}, work=WORK, best=STREAMED)
+    assert found is not None
+    assert found.roofline is not None
+    assert [each.name for each in found.roofline.points] == [None]
+    assert found.roofline.left is OperatorClass.FUSED
+
+
+def test_nothing_is_said_of_what_is_faster_than_the_roof() -> None:
+    slow = HostBest({"fp32": 1e9}, {"fp32": "mm"}, 1e8, "copy")
+    found = why(rounds(14, {}), {}, work=WORK, best=slow)
+    assert found is not None
+    assert found.roofline is not None
+    assert "attainable" not in " ".join(what_is_left(found))
+    assert " runs at " not in " ".join(what_is_left(found))
+
+
+def test_the_best_baseline_is_shown_beside_both_if_enough_rounds_hold_it() -> None:
+    packed = {"torch.memory_format": "channels_last"}
+    random = np.random.default_rng(15)
+    both = rounds(15, {"aten::mkldnn_convolution": 0.4}, n=6)
+    with_it = [
+        each._replace(baseline=Seen(*2 * (launch(random, {"aten::copy_": 2.0}, 0.0),)))
+        for each in both[3:]
+    ]
+    settings = {"torch.compile.mode": "default"}
+    found = why([*both[:3], *with_it], settings, baseline=("torch_guide", packed))
+    assert found is not None
+    assert found.baseline is not None
+    assert found.baseline.name == "torch_guide"
+    assert found.baseline.configuration == packed
+    assert sum(found.baseline.classes.values()) == pytest.approx(found.baseline.item_s)
+    copies = found.baseline.classes[OperatorClass.COPY]
+    default = next(each.default_s for each in found.classes if each.name is OperatorClass.COPY)
+    assert copies == pytest.approx(2 * default, rel=0.2)
+    assert heads(found)[-1] == "torch_guide"
+    assert all(len(row) == len(heads(found)) for row in rows_of(found))
+    found = why([*both[:3], *with_it[:2]], settings, baseline=("torch_guide", packed))
+    assert found is not None
+    assert found.baseline is None
 
 
 def scaled(factor: float, seed: int) -> list[ScalingRound]:

@@ -41,6 +41,9 @@ def test_the_classes_of_both_are_shown_and_kept(tmp_path: Path, here: Here) -> N
         assert "Why it is faster" in (out / name).read_text()
     assert found.best is not None
     assert found.best.flops["fp32"] == pytest.approx(FLOPS["fp32"])
+    assert found.roofline is not None
+    assert found.roofline.points[1].name is OperatorClass.PRODUCT
+    assert "How near to the best of this host" in (out / "report.html").read_text()
     assert "Why: " in (out / "report.md").read_text()
     made_up_study(tmp_path, MODEL, "30s")  # rendered again
     assert read_result(out / "result.json").why == [found]

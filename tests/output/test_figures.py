@@ -21,7 +21,7 @@ from tuner.record.load import Slo
 from tuner.record.result import Contribution, OperatorProfile, Result
 from tuner.record.serving import Serving, TriedRate
 from tuner.record.study_stats import BEFORE, Moment, PhaseSeconds, Seconds
-from tuner.record.why import ClassTime, OperatorClass, Why
+from tuner.record.why import ClassTime, HostBest, OperatorClass, Roofline, RooflinePoint, Why
 from tuner.record.winner_class import WinnerClass
 from tuner.space.catalogue import class_title
 
@@ -102,7 +102,24 @@ def explained(result: Result) -> Why:
         ClassTime(OperatorClass.OVERHEAD, about(0.01), about(0.01), about(0.0)),
     ]
     configuration = result.winners[result.recommended_class].configuration
-    return Why(configuration, 3, 0.04, 0.02, classes, 1.0, about(2.0), "a profiler")
+    best = HostBest({"fp32": 1e11, "bf16": 2e11}, {"fp32": "mm", "bf16": "mm"}, 1e10, "copy")
+    points = [
+        RooflinePoint(None, 1e9, 1e8, 5e7, 0.04, 0.02),
+        RooflinePoint(OperatorClass.CONVOLUTION, 1e9, 5e7, 2.5e7, 0.03, 0.01),
+    ]
+    roof = Roofline(points, "bf16", 0.005, OperatorClass.OVERHEAD, 0.01)
+    return Why(
+        configuration,
+        3,
+        0.04,
+        0.02,
+        classes,
+        1.0,
+        about(2.0),
+        "a profiler",
+        best=best,
+        roofline=roof,
+    )
 
 
 def served(edge: float) -> Serving:
@@ -360,7 +377,26 @@ def test_a_winner_that_was_not_explained_has_no_figure() -> None:
     result = whole()
     (known,) = result.why
     of_another = msgspec.structs.replace(known, configuration={"torch.dtype": "fp64"})
-    assert FIGURES["why"](msgspec.structs.replace(result, why=[of_another])) is None
+    for name in ("why", "roofline"):
+        assert FIGURES[name](msgspec.structs.replace(result, why=[of_another])) is None
+
+
+def test_products_are_drawn_below_the_roofs_of_both_types() -> None:
+    result = whole()
+    chart, svg = drawn("roofline", result)
+    tuned = class_title(result.recommended_class)
+    assert [each for each in told(svg) if "GFLOP/s at" in each] == [
+        "default, the model: 25 GFLOP/s at 10 operations per byte",
+        f"{tuned}, the model: 50 GFLOP/s at 20 operations per byte",
+        "default, convolution: 33.3 GFLOP/s at 20 operations per byte",
+        f"{tuned}, convolution: 100 GFLOP/s at 40 operations per byte",
+    ]
+    roofs = chart.spec["layer"][0]["data"]["values"]
+    for dtype, flops in (("fp32", 100), ("bf16", 200)):
+        corners = [(row["intensity"], row["giga"]) for row in roofs if row["dtype"] == dtype]
+        (low, start), (ridge, top), (_, end) = corners
+        assert (ridge, top, end) == (flops / 10, flops, flops)
+        assert start == pytest.approx(low * 10)
 
 
 def test_a_long_study_has_no_more_marks_than_can_be_seen() -> None:
@@ -398,7 +434,7 @@ def test_what_took_no_time_is_no_part_of_the_bar_and_others_keep_their_colours()
 
 
 @pytest.mark.parametrize(
-    "name", ["contributions", "operators", "timeline", "batches", "spending", "why"]
+    "name", ["contributions", "operators", "timeline", "batches", "spending", "why", "roofline"]
 )
 def test_what_was_not_measured_has_no_figure(name: str) -> None:
     nothing: dict[str, Any] = json.loads(SAMPLE.read_text())

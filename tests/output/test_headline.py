@@ -11,7 +11,7 @@ from tuner.output.headline import class_lines, in_short, next_steps, what_was_tu
 from tuner.output.report import render
 from tuner.record.files import read_result
 from tuner.record.interval import Interval
-from tuner.record.result import ModelSection, Result
+from tuner.record.result import LeftOut, ModelSection, Result
 from tuner.record.why import Why
 from tuner.record.winner_class import WinnerClass
 
@@ -114,6 +114,22 @@ def test_classes_with_one_winner_have_its_price_once() -> None:
         "same precision", "no code change", "reduced precision"
     ]  # fmt: skip
     assert (lines[2].reached, lines[2].price) == ("as same precision", [])
+
+
+def test_what_was_faster_in_the_search_and_in_no_round_is_said_with_what_would_decide_it() -> None:
+    """The class ships the winner of a narrower one, which is not all that there is to say."""
+    result = read_result(SAMPLE)
+    same = msgspec.structs.asdict(result.winners[SAME])
+    better = LeftOut({"torch.dtype": "bf16"}, 2.4, 700.0)
+    changed = with_winner(result, WinnerClass.REDUCED_PRECISION, **same | {"left_out": better})
+    assert found(changed)["bf16"] == (
+        "2.40x in the search, not confirmed, about 12 more minutes would decide it"
+    )
+    assert class_lines(changed)[2].verdict == "ambiguous"
+    (going_on,) = [
+        s for s in next_steps(changed, SAMPLE.parent, SAMPLE.parent) if s.label == "go on"
+    ]
+    assert "--extend 12m" in going_on.command
 
 
 def test_where_the_default_misses_the_bound_the_rate_in_time_is_the_gain() -> None:

@@ -246,6 +246,8 @@ def test_a_finalist_that_was_left_out_costs_the_others_nothing(
     without, alone = claims(store, chosen=chosen, reduced=left_out), claims(store, chosen=chosen)
     assert without.claim(WinnerClass.SAME_PRECISION) == alone.claim(WinnerClass.SAME_PRECISION)
     claim = without.claim(WinnerClass.REDUCED_PRECISION)
+    assert without.left_out(WinnerClass.REDUCED_PRECISION) == left_out
+    assert without.left_out(WinnerClass.SAME_PRECISION) is None
     assert claim.verdict == verdict
     if verdict == "faster":
         assert claim == alone.claim(WinnerClass.REDUCED_PRECISION)

@@ -9,7 +9,7 @@ from tuner.launchers.asking import Deadline, ask
 from tuner.record.protocol import MeasureBest
 from tuner.record.why import HostBest
 from tuner.record.workload import ModelRef
-from tuner.worker.frameworks.fake.parts import FLOPS
+from tuner.worker.frameworks.fake.parts import BYTES_PER_S, FLOPS
 
 ANY = ModelRef("fake", str(MODELS / "fake.py"))
 
@@ -24,6 +24,8 @@ def test_the_fastest_operator_counts() -> None:
     found = best("fake", "fp32", "bf16")
     assert found.flops == pytest.approx(FLOPS)
     assert found.fastest == {"fp32": "product", "bf16": "product"}
+    assert found.bytes_per_s == pytest.approx(BYTES_PER_S)
+    assert found.stream == "sum"
 
 
 @pytest.mark.slow
@@ -34,3 +36,4 @@ def test_real_operators_multiply(framework: str) -> None:
     assert set(found.flops) == {"fp32"}
     assert 1e9 < found.flops["fp32"] < 1e15
     assert found.fastest["fp32"].partition(" ")[0] in ("mm", "matmul", "linear", "convolution")
+    assert 1e8 < found.bytes_per_s < 1e14

@@ -20,6 +20,7 @@ from collections.abc import Mapping, Sequence
 from operator import attrgetter
 
 from tuner.analysis.operator_classes import class_of
+from tuner.analysis.roofline import roofline
 from tuner.measurement.confirmation import ALPHA, t_interval
 from tuner.measurement.estimates import clean_slices
 from tuner.record.configuration import Value
@@ -28,11 +29,14 @@ from tuner.record.launch import LaunchRecord
 from tuner.record.why import (
     LEAST_ROUNDS,
     MULTIPLYING,
+    BaselineTimes,
     ClassTime,
     Efficiency,
     HostBest,
+    ModelWork,
     OperatorClass,
     ProfiledRound,
+    Roofline,
     ScalingRound,
     Seen,
     Why,
@@ -93,18 +97,24 @@ def why(
     *,
     scaling: Sequence[ScalingRound] = (),
     macs: int | None = None,
+    work: ModelWork | None = None,
     best: HostBest | None = None,
     n_cores: int = 1,
+    baseline: tuple[str, Mapping[str, Value]] = ("", {}),
 ) -> Why | None:
     """Return the classes of both, and of their difference; None for fewer than LEAST_ROUNDS.
 
-    macs: multiply-accumulates of an item; None if unknown.
+    macs: multiply-accumulates of an item. work: by operators. None if unknown. baseline: the name
+    and settings of what rounds hold as such.
     """
     known = [each for each in rounds if is_complete(each.default) and is_complete(each.tuned)]
     if len(known) < LEAST_ROUNDS:
         return None
-    has_overhead = not any(_is_parallel(seen) for each in known for seen in each)
-    times = [tuple(_class_seconds(seen, has_overhead) for seen in each) for each in known]
+    has_overhead = not any(_is_parallel(seen) for each in known for seen in filter(None, each))
+    times = [
+        tuple(_class_seconds(seen, has_overhead) for seen in (each.default, each.tuned))
+        for each in known
+    ]
     names = {name for both in times for each in both for name in each}
     rows = {
         name: [(default.get(name, 0.0), tuned.get(name, 0.0)) for default, tuned in times]
@@ -139,6 +149,44 @@ def why(
         _busy([(each.default.timed, each.tuned.timed) for each in known]),
         best,
         _efficiency(classes, macs, best),
+        _roofline(known[0], classes, work, best, (default_s, tuned_s)),
+        _baseline(known, *baseline, default_s, has_overhead),
+    )
+
+
+def _roofline(
+    one: ProfiledRound,
+    classes: Sequence[ClassTime],
+    work: ModelWork | None,
+    best: HostBest | None,
+    seconds: tuple[float, float],
+) -> Roofline | None:
+    """Return how near the configuration comes to the best of the host; None if it is not known."""
+    if work is None or best is None:
+        return None
+    batches = one.default.timed.request.batch, one.tuned.timed.request.batch
+    return roofline(classes, work, best, batches, seconds, is_hidden=_hides_products(classes))
+
+
+def _baseline(
+    rounds: Sequence[ProfiledRound],
+    name: str,
+    configuration: Mapping[str, Value],
+    default_s: float,
+    has_overhead: bool,
+) -> BaselineTimes | None:
+    """Return the mean times of the baseline, as if the default took `default_s` in its rounds."""
+    known = [(e.default, e.baseline) for e in rounds if e.baseline and is_complete(e.baseline)]
+    if len(known) < LEAST_ROUNDS:
+        return None
+    scale = default_s / statistics.fmean(item_s(default.timed) for default, _ in known)
+    times = [_class_seconds(seen, has_overhead) for _, seen in known]
+    names = {each for one in times for each in one}
+    return BaselineTimes(
+        name,
+        dict(configuration),
+        scale * statistics.fmean(item_s(seen.timed) for _, seen in known),
+        {each: scale * statistics.fmean(one.get(each, 0.0) for one in times) for each in names},
     )
 
 
@@ -173,12 +221,10 @@ def _efficiency(
     """
     if not macs or best is None:
         return None
-    taken = [each for each in classes if each.name in MULTIPLYING]
-    unknown = [each for each in classes if each.name in (OperatorClass.FUSED, OperatorClass.OTHER)]
-    default_s, tuned_s = (sum(map(side, taken)) for side in (_DEFAULT_S, _TUNED_S))
-    hidden_s = max(sum(map(side, unknown)) for side in (_DEFAULT_S, _TUNED_S))
-    if not default_s or not tuned_s or hidden_s > _HIDDEN * min(default_s, tuned_s):
+    if _hides_products(classes):
         return None
+    taken = [each for each in classes if each.name in MULTIPLYING]
+    default_s, tuned_s = (sum(map(side, taken)) for side in (_DEFAULT_S, _TUNED_S))
     dtype = max(best.flops, key=lambda name: best.flops[name])
     n_operations = 2 * macs
     return Efficiency(
@@ -186,6 +232,15 @@ def _efficiency(
         n_operations / best.flops[dtype] / tuned_s,
         dtype,
     )
+
+
+def _hides_products(classes: Sequence[ClassTime]) -> bool:
+    """Tell whether products may lie in kernels of unknown class, on either side."""
+    taken = [each for each in classes if each.name in MULTIPLYING]
+    unknown = [each for each in classes if each.name in (OperatorClass.FUSED, OperatorClass.OTHER)]
+    least_s = min(sum(map(side, taken)) for side in (_DEFAULT_S, _TUNED_S))
+    hidden_s = max(sum(map(side, unknown)) for side in (_DEFAULT_S, _TUNED_S))
+    return not least_s or hidden_s > _HIDDEN * least_s
 
 
 def _class_seconds(seen: Seen, has_overhead: bool) -> dict[OperatorClass, float]:

@@ -26,7 +26,13 @@ from tuner.record.configuration import Configuration
 from tuner.record.interval import Interval
 from tuner.record.journal import FinalistNamed
 from tuner.record.launch import LaunchRecord, ReadBack
-from tuner.record.result import CompileSeconds, Contribution, DefaultSection, WinnerSection
+from tuner.record.result import (
+    CompileSeconds,
+    Contribution,
+    DefaultSection,
+    LeftOut,
+    WinnerSection,
+)
 from tuner.record.store import Store
 from tuner.record.study_stats import FasterNotShipped
 from tuner.record.winner_class import WinnerClass
@@ -158,7 +164,26 @@ def winner_section(study: Study, claims: Claims, winner_class: WinnerClass) -> W
         n_won=n_won,
         n_compared=n_compared,
         seconds_to_decide=seconds_to_decide(study, claims, claim),
+        left_out=_left_out(study, claims, claim, winner_class),
     )
+
+
+def _left_out(
+    study: Study, claims: Claims, claim: Claim, winner_class: WinnerClass
+) -> LeftOut | None:
+    """Return the finalist that was in no round, if it led what won in the search."""
+    finalist = claims.left_out(winner_class)
+    if claim.verdict != "faster" or finalist is None or finalist == claim.configuration:
+        return None
+    ratio, won = (study.evaluation.ratio(c) for c in (finalist, claim.configuration))
+    if (
+        ratio is None
+        or won is None
+        or ratio <= max(won, claim.speedup.point if claim.speedup else 1)
+    ):
+        return None
+    seconds = _start_s(study) + rounds_s(study, claims, [finalist], FIRST_LOOK)
+    return LeftOut(finalist.as_dict(), round(ratio, 4), round(seconds, 1))
 
 
 def _hint(evaluation: Evaluation, claims: Claims, claim: Claim) -> float | None:

@@ -26,7 +26,7 @@ from tuner.record.files import read_result, write_result
 from tuner.record.integrity import RESULT
 from tuner.record.load import SCENARIOS
 from tuner.record.recommendation import Recommendation
-from tuner.record.result import Result
+from tuner.record.result import BaselineSection, Result
 from tuner.record.why import LEAST_ROUNDS, Why
 from tuner.record.workload import CPU, OF_PROGRAMS
 from tuner.space.catalogue import KNOBS
@@ -71,12 +71,22 @@ def run_explain(
     began_s = testbed.clock.now_s()
     host = probe()
     recommendation = None if request.path is None else _recommendation(request, request.path, host)
-    if request.path is not None:
-        _result(_folder(request.path))  # a damaged one is refused before anything is measured
+    name = ""
     if recommendation is None:
         planned, compared = _of_settings(request, host, listen, testbed)
     else:
+        assert request.path is not None
+        # a damaged one is refused before anything is measured
+        baseline = _best_baseline(_result(_folder(request.path)))
         planned, compared = _of_recommendation(request, recommendation, host, listen, testbed)
+        if baseline is not None:
+            name = baseline.name
+            compared = compared._replace(
+                baseline=baseline.configuration,
+                baseline_batch=int(
+                    baseline.configuration.get(BATCH, planned.workload.card.reference_batch)
+                ),
+            )
     left_s = request.seconds - (testbed.clock.now_s() - began_s)
     seen = profiled_rounds(compared, planned.workload, planned.facts, host, left_s, listen, testbed)
     found = why(
@@ -84,8 +94,10 @@ def run_explain(
         compared.settings,
         scaling=seen.scaling,
         macs=planned.facts.macs,
+        work=seen.work,
         best=seen.best,
         n_cores=seen.n_cores,
+        baseline=(name, compared.baseline or {}),
     )
     if found is None:
         raise NothingMeasured(_too_short(request.seconds, seen))
@@ -104,6 +116,14 @@ def _result(folder: Path) -> Result | None:
     """Return the result in a study's folder; None if there is none."""
     path = folder / RESULT
     return read_result(path) if path.is_file() else None
+
+
+def _best_baseline(result: Result | None) -> BaselineSection | None:
+    """Return the best recommendation of others that a study measured; None if none beat nothing."""
+    if result is None:
+        return None
+    named = (each for each in result.baselines if each.name == result.best_baseline)
+    return next((each for each in named if each.configuration), None)
 
 
 def _too_short(seconds: float, seen: Explained) -> str:

@@ -16,7 +16,7 @@ from tuner.cli.progress import progress
 from tuner.cli.tables import text_console
 from tuner.errors import UsageError
 from tuner.launchers.testbed import THIS_HOST, Testbed
-from tuner.output.why import in_short, rows, what_is_left
+from tuner.output.why import heads, in_short, rows, what_is_left
 from tuner.record.why import Why
 
 
@@ -55,11 +55,9 @@ def _show(found: Why, *, as_json: bool) -> None:
     if as_json:
         sys.stdout.write(msgspec.json.format(msgspec.json.encode(found), indent=2).decode() + "\n")
         return
-    heads = ("class of operators", "default", "tuned", "saved per item (95 %)")
-    n_columns = len(heads) if found.configuration else 2
-    table = Table(*heads[:n_columns], box=None)
+    table = Table(*heads(found), box=None)
     for row in rows(found):
-        table.add_row(*row[:n_columns])
+        table.add_row(*row)
     text_console().print(table)
     if found.configuration:
         print(printable(f"{found.n_rounds} rounds: {in_short(found)}"))

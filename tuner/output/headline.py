@@ -118,11 +118,16 @@ def _line(result: Result, winner_class: WinnerClass) -> ClassLine:
     gain, interval, evidence = _reached(result, winner)
     if earlier:
         gain, interval, evidence = f"as {class_title(earlier)}", "", ""
+    name, verdict = class_name(winner, winner_class), winner.verdict
+    if earlier and (better := winner.left_out) is not None:
+        name = class_title(winner_class, Configuration.of(better.configuration))
+        gain = f"{better.search_ratio:.2f}x in the search, not confirmed"
+        evidence, verdict = f"about {more_time(better.seconds)} would decide it", "ambiguous"
     is_reduced = narrowest_class(configuration) is WinnerClass.REDUCED_PRECISION
     return ClassLine(
         winner_class=winner_class,
-        name=class_name(winner, winner_class),
-        verdict=winner.verdict,
+        name=name,
+        verdict=verdict,
         gain=gain,
         interval=interval,
         evidence=evidence,
@@ -335,6 +340,7 @@ def _goes_on(result: Result, folder: Path) -> str:
         for winner in result.winners.values()
         if winner.verdict == "ambiguous" and winner.seconds_to_decide is not None
     ]
+    seconds += [each.left_out.seconds for each in result.winners.values() if each.left_out]
     if not seconds:
         return ""
     extend = f"{_minutes(max(seconds))}m"

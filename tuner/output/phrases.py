@@ -43,7 +43,7 @@ from tuner.output.values import (
     score_in_unit,
     winner_ratio,
 )
-from tuner.output.why import first_reason, in_short, rows, what_is_left
+from tuner.output.why import first_reason, heads, in_short, rows, what_is_left
 from tuner.record.configuration import Value
 from tuner.record.designed import DesignedCell
 from tuner.record.identities import card
@@ -299,6 +299,7 @@ FILTERS: dict[str, Callable[..., Any]] = {
     "of_search": of_search,
     "profiles": profiles,
     "why": in_short,
+    "why_heads": heads,
     "why_rows": rows,
     "what_is_left": what_is_left,
     "first_reason": first_reason,

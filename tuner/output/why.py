@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 from tuner.record.interval import Interval
 from tuner.record.result import Result
-from tuner.record.why import ClassTime, OperatorClass, Why
+from tuner.record.why import (
+    ClassTime,
+    HostBest,
+    OperatorClass,
+    Roofline,
+    RooflinePoint,
+    Why,
+)
 
 _MOST = 5
 """Classes that are named."""
@@ -54,7 +62,9 @@ def what_is_left(found: Why) -> list[str]:
             f"of the {_time(found.tuned_s)} that an item still takes, "
             f"{_percent(most.tuned_s / found.tuned_s)} is {most.name}"
         )
-    if found.efficiency is not None and found.best is not None and found.efficiency.tuned <= 1:
+    if found.roofline is not None and found.best is not None:
+        sentences += _at_the_roof(found, found.roofline, found.best)
+    elif found.efficiency is not None and found.best is not None and found.efficiency.tuned <= 1:
         dtype = found.efficiency.dtype
         default = _percent(found.efficiency.default)
         sentences.append(
@@ -78,6 +88,58 @@ def what_is_left(found: Why) -> list[str]:
             f"{_percent(fixed.low - 1)} to {_percent(fixed.high - 1)}): a larger batch spreads them"
         )
     return [f"{each[0].upper()}{each[1:]}." for each in sentences]
+
+
+def _at_the_roof(found: Why, roof: Roofline, best: HostBest) -> list[str]:
+    """Say which share of the attainable speed is reached, where the rest is, and what limits it.
+
+    Nothing about what is faster than the roof: operands that stay in caches can be.
+    """
+    sentences = []
+    reached = roof.attainable_s / found.tuned_s
+    if reached <= 1:
+        sentences.append(
+            f"at the best that this host did in {roof.dtype} ({_giga(best.flops[roof.dtype])}FLOP/s"
+            f", {best.fastest[roof.dtype]}; {_giga(best.bytes_per_s)}byte/s, {best.stream}), its "
+            f"products would take {_time(roof.attainable_s)}: {_percent(reached)} of the attainable"
+            f" speed is reached, and most of the rest ({_time(roof.left_s)}) is in {roof.left}"
+        )
+    for each in roof.points:
+        tuned = limit(each, roof, best)
+        if each.name is not None and tuned.share <= 1:
+            beside = ""
+            if found.configuration and (default := limit_of_default(each, best)).share <= 1:
+                beside = f"; the default's at {_percent(default.share)}, in fp32"
+            sentences.append(
+                f"{each.name} runs at {_giga(each.flops / each.tuned_s)}FLOP/s, "
+                f"{_percent(tuned.share)} of the most that its {tuned.by} allows{beside}"
+            )
+    return sentences
+
+
+class Limit(NamedTuple):
+    """What an operator's speed is limited by on this host."""
+
+    share: float
+    """Of the rate at the roof, that it reaches."""
+    by: str
+
+
+def limit(point: RooflinePoint, roof: Roofline, best: HostBest) -> Limit:
+    """Return what limits a class in the configuration."""
+    return _limit(point.flops, point.tuned_bytes, point.tuned_s, best, roof.dtype)
+
+
+def limit_of_default(point: RooflinePoint, best: HostBest) -> Limit:
+    """Return what limits a class in the default, which computes in fp32."""
+    return _limit(point.flops, point.default_bytes, point.default_s, best, "fp32")
+
+
+def _limit(flops: float, n_bytes: float, seconds: float, best: HostBest, dtype: str) -> Limit:
+    by_arithmetic, by_memory = flops / best.flops[dtype], n_bytes / best.bytes_per_s
+    if by_arithmetic >= by_memory:
+        return Limit(by_arithmetic / seconds, "arithmetic")
+    return Limit(by_memory / seconds, "traffic with memory")
 
 
 def _on_all_cores(gain: Interval, n_cores: int) -> str:
@@ -148,17 +210,26 @@ def changes_of_default(before: Result, after: Result) -> list[str]:
     ]
 
 
-def rows(found: Why) -> list[tuple[str, str, str, str]]:
-    """Return a row per class: its name, the seconds of an item in both, and what is saved."""
-    return [
-        (
-            each.name,
-            _time(each.default_s),
-            _time(each.tuned_s),
-            "{} ({} to {})".format(*map(_time, _points(each.saved_s))),
-        )
-        for each in found.classes
-    ]
+def heads(found: Why) -> list[str]:
+    """Name the columns of the table of classes."""
+    names = ["class of operators", "default"]
+    if found.configuration:
+        names += ["tuned", "saved per item (95 %)"]
+    return [*names, *([found.baseline.name] if found.baseline else [])]
+
+
+def rows(found: Why) -> list[list[str]]:
+    """Return a row per class: its name, and the seconds of an item in each."""
+    table = []
+    for each in found.classes:
+        row = [str(each.name), _time(each.default_s)]
+        if found.configuration:
+            saved = "{} ({} to {})".format(*map(_time, _points(each.saved_s)))
+            row += [_time(each.tuned_s), saved]
+        if found.baseline is not None:
+            row.append(_time(found.baseline.classes.get(each.name, 0.0)))
+        table.append(row)
+    return table
 
 
 def _sentence(each: ClassTime, total: float) -> str:

@@ -17,7 +17,7 @@ from tuner.record.launch import Built, Checked, Compiled, Prepared, Profiled, Sl
 from tuner.record.load import INFERENCE, Load, Offer
 from tuner.record.outcome import Outcome
 from tuner.record.time_to_target import TrainingRun
-from tuner.record.why import HostBest
+from tuner.record.why import HostBest, ModelWork
 from tuner.record.workload import CPU, ModelCard, ModelFacts, ModelRef
 
 STACK_SIGNAL = signal.SIGUSR2
@@ -218,6 +218,15 @@ class MeasureBest(msgspec.Struct, frozen=True, tag="measure_best"):
     device: str = CPU
 
 
+class CountWork(msgspec.Struct, frozen=True, tag="count_work"):
+    """Count the operations and bytes of the default's operators; ModelWork is the answer."""
+
+    model: ModelRef
+    framework: str
+    seed: int
+    device: str = CPU
+
+
 class Quit(msgspec.Struct, frozen=True, tag="quit"):
     """Leave at once."""
 
@@ -239,6 +248,7 @@ Command: TypeAlias = (
     | Check
     | LearnToTarget
     | MeasureBest
+    | CountWork
     | Quit
 )
 
@@ -314,5 +324,6 @@ Reply: TypeAlias = (
     | Profiled
     | TrainingRun
     | HostBest
+    | ModelWork
     | Failed
 )

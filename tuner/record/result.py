@@ -115,6 +115,16 @@ class OperatorProfile(msgspec.Struct, frozen=True):
     how: str
 
 
+class LeftOut(msgspec.Struct, frozen=True):
+    """A class's best configuration of the search, for which there was no time in the rounds."""
+
+    configuration: dict[str, Value]
+    search_ratio: float
+    """Against the default in the search: a hint, not a claim."""
+    seconds: float
+    """Seconds of an extension that would compare it, as estimated now."""
+
+
 class WinnerSection(msgspec.Struct, frozen=True):
     """The winner of a class, as confirmed. An empty configuration is the default."""
 
@@ -182,6 +192,9 @@ class WinnerSection(msgspec.Struct, frozen=True):
     """Seconds of further rounds that would decide an undecided class, as estimated now. None if it
     is decided, if no reasonable number of rounds would decide it, and in results of earlier
     versions."""
+    left_out: LeftOut | None = None
+    """What was faster in the search than this winner, and was in no round; None if nothing was, and
+    in results of earlier versions."""
 
 
 class DefaultSection(msgspec.Struct, frozen=True):

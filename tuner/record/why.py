@@ -49,6 +49,32 @@ class HostBest(msgspec.Struct, frozen=True, tag="host_best"):
     """Floating-point operations per second, by data type: fp32, bf16."""
     fastest: dict[str, str]
     """The operator that reached it, by data type."""
+    bytes_per_s: float = 0.0
+    """Bytes that operators on arrays larger than the caches read and write per second; 0 if not
+    measured."""
+    stream: str = ""
+    """The operator that reached it."""
+
+
+class OperatorWork(msgspec.Struct, frozen=True):
+    """What the default computes in all operators of one name."""
+
+    name: str
+    flops: float | None
+    """Floating-point operations of an item, in products; None if they cannot be counted."""
+    item_bytes: float
+    """Bytes of an item that they read and write, parameters apart."""
+    call_bytes: float
+    """Bytes of parameters that they read in a call, whatever its batch."""
+
+
+class ModelWork(msgspec.Struct, frozen=True, tag="model_work"):
+    """The work of a model, counted on its default: compilers fuse operators, and do no less."""
+
+    operators: tuple[OperatorWork, ...]
+    """Empty if the framework's operators cannot be counted."""
+    how: str
+    """What counted them."""
 
 
 class Seen(NamedTuple):
@@ -65,6 +91,8 @@ class ProfiledRound(NamedTuple):
 
     default: Seen
     tuned: Seen
+    baseline: Seen | None = None
+    """The best recommendation of others; None if it was left out of this round."""
 
 
 class ScalingRound(NamedTuple):
@@ -104,6 +132,17 @@ class ClassTime(msgspec.Struct, frozen=True):
         return self.saved_s.low > 0 or self.saved_s.high < 0
 
 
+class BaselineTimes(msgspec.Struct, frozen=True):
+    """Where the time of the best recommendation of others goes."""
+
+    name: str
+    configuration: dict[str, Value]
+    item_s: float
+    """Seconds per item, unprofiled."""
+    classes: dict[OperatorClass, float]
+    """Mean seconds per item over its rounds, scaled as the default's in these to those in all."""
+
+
 class Efficiency(msgspec.Struct, frozen=True):
     """How fast a configuration multiplies, beside the best that the host did."""
 
@@ -113,6 +152,38 @@ class Efficiency(msgspec.Struct, frozen=True):
     """The same of the configuration, which may compute in any of the types that were measured."""
     dtype: str
     """The type of the fastest operator, with which the configuration is compared."""
+
+
+class RooflinePoint(msgspec.Struct, frozen=True):
+    """The work of a class of operators, and the time that it takes."""
+
+    name: OperatorClass | None
+    """None: the whole model."""
+    flops: float
+    """Floating-point operations of an item."""
+    default_bytes: float
+    """Bytes of an item that its operators read and write, parameters included."""
+    tuned_bytes: float
+    """The same at the configuration's batch and data type."""
+    default_s: float
+    tuned_s: float
+
+
+class Roofline(msgspec.Struct, frozen=True):
+    """The speed of products beside the best that the host did, and what they are limited by.
+
+    Williams, Waterman, Patterson: Roofline (2009), https://doi.org/10.1145/1498765.1498785
+    """
+
+    points: list[RooflinePoint]
+    """The whole model, and the multiplying classes if no kernel of unknown class hides them."""
+    dtype: str
+    """The data type of the best product with which the configuration is compared."""
+    attainable_s: float
+    """Seconds in which the products of an item would be done at the roof, at this data type."""
+    left: OperatorClass
+    """The class that takes most of the configuration's time beyond it."""
+    left_s: float
 
 
 class Why(msgspec.Struct, frozen=True):
@@ -145,3 +216,7 @@ class Why(msgspec.Struct, frozen=True):
     """None if it was not measured."""
     efficiency: Efficiency | None = None
     """None if the multiply-accumulates are not known, or are in kernels of unknown class."""
+    roofline: Roofline | None = None
+    """None if the model's operators or the host's best were not counted."""
+    baseline: BaselineTimes | None = None
+    """None if it is the configuration itself, or was measured in fewer than LEAST_ROUNDS rounds."""

@@ -399,6 +399,12 @@ class Claims:
         is_arm = is_default(finalist) or finalist in self.arms or bool(self.differences(finalist))
         return not is_arm and self._evaluation.may_win(finalist)
 
+    def left_out(self, winner_class: WinnerClass) -> Configuration | None:
+        """Return a class's finalist if there was no time for it, and another won; else None."""
+        finalist = self._finalists[winner_class]
+        is_left_out = not self._stays(winner_class) and self._is_left_out(winner_class)
+        return finalist if is_left_out else None
+
     def open_arms(self) -> list[Configuration]:
         """Return the finalists about which nothing is decided yet."""
         found = [

@@ -23,11 +23,12 @@ from tuner.measurement.replication import Scatter
 from tuner.record.configuration import Configuration, Value
 from tuner.record.events import Listener, PhaseBegins, TimeLeft
 from tuner.record.launch import LaunchRecord, Purpose
+from tuner.record.load import INFERENCE
 from tuner.record.objective import THROUGHPUT
 from tuner.record.outcome import Outcome
-from tuner.record.protocol import MeasureBest
+from tuner.record.protocol import CountWork, MeasureBest
 from tuner.record.store import Store
-from tuner.record.why import LEAST_ROUNDS, HostBest, ProfiledRound, ScalingRound, Seen
+from tuner.record.why import LEAST_ROUNDS, HostBest, ModelWork, ProfiledRound, ScalingRound, Seen
 from tuner.record.winner_class import WinnerClass
 from tuner.record.workload import CPU, ModelFacts, Workload
 from tuner.space.catalogue import narrowest_class
@@ -80,10 +81,16 @@ class Arms(NamedTuple):
     tuned: Configuration
     one_core: Configuration | None
     half_batch: Configuration | None
+    baseline: Configuration | None = None
+    """The best recommendation of others, if it is neither of the first two."""
 
     def both(self) -> list[Configuration]:
         """Return the two that are compared; one if there is nothing to compare with."""
         return list(dict.fromkeys((self.default, self.tuned)))
+
+    def profiled(self) -> list[Configuration]:
+        """Return these, and the baseline."""
+        return [*self.both(), *filter(None, (self.baseline,))]
 
 
 class Compared(NamedTuple):
@@ -96,6 +103,9 @@ class Compared(NamedTuple):
     """Of the configuration."""
     memory_bytes: int | None
     """That it needs; None if unknown."""
+    baseline: Mapping[str, Value] | None = None
+    """The best recommendation of others; None if it is not profiled."""
+    baseline_batch: int = 1
 
 
 class Explained(NamedTuple):
@@ -107,6 +117,8 @@ class Explained(NamedTuple):
     scaling: list[ScalingRound]
     best: HostBest | None
     """None if the time was too short for it, or on a card."""
+    work: ModelWork | None
+    """None if it could not be counted."""
     n_cores: int
     """Those that the configuration uses."""
 
@@ -162,6 +174,7 @@ def profiled_rounds(
             )
             measuring = _Measuring(bench, store, listen, left_s)
             best = _best(arms.tuned, workload, left_s(), testbed)
+            work = _work(workload, left_s(), testbed) if best is not None else None
             try:
                 measuring.measure(arms, knows_memory=compared.memory_bytes is not None)
             finally:
@@ -172,6 +185,7 @@ def profiled_rounds(
         measuring.round_s,
         measuring.scaling,
         _better(best, again),
+        work,
         _n_cores(arms.tuned, host),
     )
 
@@ -199,20 +213,24 @@ class _Measuring:
         self._listen(TimeLeft(self._left_s()))
         if not knows_memory:  # by itself: what it takes says whether several may be together
             self._bench.measure_round([arms.default], 1, Purpose.ANCHOR, noise=_NOISE, seconds=0.0)
-        self._profile(arms, LEAST_ROUNDS)
+        self._profile(arms, arms.both(), LEAST_ROUNDS)
         if len(self.rounds) == LEAST_ROUNDS:
             self._scale(arms)
-            self._profile(arms, MOST_ROUNDS)
+            more = LEAST_ROUNDS if arms.baseline else MOST_ROUNDS - LEAST_ROUNDS
+            self._profile(arms, arms.profiled(), LEAST_ROUNDS + more)
 
-    def _profile(self, arms: Arms, n_rounds: int) -> None:
-        """Measure rounds of both up to `n_rounds`, while there is time for another one."""
-        while len(self.rounds) < n_rounds and self._left_s() > self.round_s:
+    def _profile(self, arms: Arms, compared: list[Configuration], n_rounds: int) -> None:
+        """Measure rounds up to `n_rounds`, while there is time for another one."""
+        expected_s = self.round_s * len(compared) / len(arms.both())
+        while len(self.rounds) < n_rounds and self._left_s() > expected_s:
             began_s = self._store.used_s()
-            found = self._profiled_round(arms.both(), 1 + len(self.rounds))
+            found = self._profiled_round(compared, 1 + len(self.rounds))
             if found is None:
                 return
-            self.rounds.append(ProfiledRound(found[arms.default], found[arms.tuned]))
-            self.round_s = self._store.used_s() - began_s
+            baseline = found.get(arms.baseline) if arms.baseline else None
+            self.rounds.append(ProfiledRound(found[arms.default], found[arms.tuned], baseline))
+            expected_s = self._store.used_s() - began_s
+            self.round_s = expected_s * len(arms.both()) / len(compared)
             self._listen(TimeLeft(self._left_s()))
 
     def _profiled_round(
@@ -293,9 +311,18 @@ def _arms(compared: Compared, workload: Workload, host: Host) -> Arms:
     unplaced = {k: v for k, v in compared.settings.items() if k not in _PLACING}
     one_core = at(compared.batch, {**unplaced, CORES_PER_INSTANCE: 1})
     half = at(compared.batch // 2, compared.settings) if compared.batch % 2 == 0 else None
+    baseline = None
+    if compared.baseline is not None:
+        baseline = at(compared.baseline_batch, compared.baseline)
     is_on_cpu = workload.device == CPU
     is_several = is_on_cpu and _n_cores(tuned, host) > 1 and _can_start(one_core, host)
-    return Arms(default, tuned, one_core if is_several else None, half)
+    return Arms(
+        default,
+        tuned,
+        one_core if is_several else None,
+        half,
+        None if baseline in (default, tuned) else baseline,
+    )
 
 
 def _can_start(arm: Configuration, host: Host) -> bool:
@@ -338,7 +365,24 @@ def _better(one: HostBest | None, other: HostBest | None) -> HostBest | None:
     if one is None or other is None:
         return one or other
     by_type = {name: max((one, other), key=lambda each: each.flops[name]) for name in one.flops}
+    streamed = max((one, other), key=lambda each: each.bytes_per_s)
     return HostBest(
         {name: each.flops[name] for name, each in by_type.items()},
         {name: each.fastest[name] for name, each in by_type.items()},
+        streamed.bytes_per_s,
+        streamed.stream,
     )
+
+
+def _work(workload: Workload, left_s: float, testbed: Testbed) -> ModelWork | None:
+    """Count the operations and bytes of the model; None if they cannot be counted in time."""
+    if workload.mode != INFERENCE:
+        return None
+    command = CountWork(workload.model, workload.framework, workload.seed, workload.device)
+    waiting = Deadline(left_s, is_strict=True, keeps_log=False)
+    try:
+        found = testbed.ask(command, [workload.model], waiting)
+    except (NothingMeasured, UsageError):  # a user's operators may have no shapes
+        return None
+    assert isinstance(found, ModelWork)
+    return found

@@ -19,6 +19,8 @@ _MOST_S = 0.7
 _MOST_OF_ALL_S = 5.0
 """Seconds after which no further operator is tried: without instructions for bf16, its products
 take hundreds of times as long as in fp32."""
+_STREAMED_BYTES = 1 << 28
+"""Of an array: beyond the caches of nearly all CPUs, and three of them fit into a small host."""
 
 
 def measure_best(order: MeasureBest, tell: Callable[[str], None]) -> HostBest:
@@ -33,7 +35,8 @@ def measure_best(order: MeasureBest, tell: Callable[[str], None]) -> HostBest:
     with adapter.work.running():
         for dtype in order.dtypes:
             flops[dtype], fastest[dtype] = _best(adapter.microbenchmarks.products(dtype), clock)
-    return HostBest(flops, fastest)
+        bytes_per_s, stream = _best(adapter.microbenchmarks.streams(_STREAMED_BYTES), clock)
+    return HostBest(flops, fastest, bytes_per_s, stream)
 
 
 def _best(candidates: Iterable[Microbenchmark], clock: Callable[[], float]) -> tuple[float, str]:

@@ -27,6 +27,7 @@ from tuner.record.protocol import (
     Cards,
     Check,
     Command,
+    CountWork,
     Describe,
     Failed,
     Hello,
@@ -147,6 +148,8 @@ def _answer(session: AnySession, command: Command) -> Reply:
     match command:
         case Describe() if isinstance(session, Session):
             return session.describe(command)
+        case CountWork() if isinstance(session, Session):
+            return session.count_work(command)
         case MakeReference():
             session.make_reference(command)
             return ReferenceMade()

@@ -32,6 +32,7 @@ from tuner.record.protocol import (
     Answered,
     Begin,
     Check,
+    CountWork,
     Describe,
     Idle,
     MakeReference,
@@ -43,6 +44,7 @@ from tuner.record.protocol import (
     draft_of,
     weights_beside,
 )
+from tuner.record.why import ModelWork
 from tuner.record.workload import CPU, ModelFacts, StepMemory
 from tuner.space.knobs_of.launch import MAX_WAIT
 from tuner.space.overrides import overridden
@@ -369,6 +371,17 @@ class Session(LoadedModel):
             has_loader=self._has_loader,
             has_target=self._spec.target is not None,
         )
+
+    def count_work(self, order: CountWork) -> ModelWork:
+        """Build the default, and count the operations and bytes of its operators."""
+        self._load(order.model, order.framework, order.seed, device=order.device)
+        fw = self.framework
+        fw.build.place({})
+        batch = self._spec.reference_batch
+        arrays = self._inputs(0, batch)
+        self._tell("counting")
+        with fw.work.running():
+            return fw.evidence.work(fw.work.program(arrays), arrays, batch)
 
     @property
     def _has_loader(self) -> bool:

@@ -11,6 +11,7 @@ from tuner.output.figures.front import front
 from tuner.output.figures.history import history
 from tuner.output.figures.operators import operators
 from tuner.output.figures.parallel import parallel
+from tuner.output.figures.roofline import roofline
 from tuner.output.figures.speedups import speedups
 from tuner.output.figures.spending import spending
 from tuner.output.figures.timeline import timeline
@@ -28,5 +29,6 @@ FIGURES: dict[str, Callable[[Result], Chart | None]] = {
     "timeline": timeline,
     "spending": spending,
     "why": why,
+    "roofline": roofline,
 }
 """By their names in the template."""

@@ -23,7 +23,7 @@ from tuner.record.result import Result
 from tuner.record.why import OperatorClass
 from tuner.space.catalogue import class_title
 
-_COLOURS = {
+CLASS_COLOURS = {
     OperatorClass.CONVOLUTION: BLUE,
     OperatorClass.PRODUCT: GREEN,
     OperatorClass.ATTENTION: PURPLE,
@@ -44,7 +44,7 @@ def why(result: Result) -> Chart | None:
     found = explanation_of(result)
     if found is None:
         return None
-    order = list(_COLOURS)
+    order = list(CLASS_COLOURS)
     tuned = class_title(result.recommended_class)
     rows: Rows = []
     for each in sorted(found.classes, key=lambda c: order.index(c.name)):
@@ -59,7 +59,7 @@ def why(result: Result) -> Chart | None:
                     "told": told,
                 }
             )
-    shown = {str(name): colour for name, colour in _COLOURS.items() if _holds(rows, name)}
+    shown = {str(name): colour for name, colour in CLASS_COLOURS.items() if _holds(rows, name)}
     spec = {
         "data": {"values": rows},
         "height": {"step": 34},

@@ -16,6 +16,7 @@ from tuner.frameworks import FRAMEWORKS
 from tuner.record.configuration import Value
 from tuner.record.launch import DeviceMemory, Operator, ReadBack
 from tuner.record.load import INFERENCE
+from tuner.record.why import ModelWork
 from tuner.record.workload import CPU, Parameter
 from tuner.worker.frameworks.prepared import Arguments, Caller
 from tuner.worker.graph import Node
@@ -43,7 +44,7 @@ class Microbenchmark(NamedTuple):
 
     name: str
     work: float
-    """Floating-point operations of a call."""
+    """Floating-point operations of a call, or bytes."""
     call: Callable[[], Any]
     """Ends when the result is there."""
 
@@ -195,6 +196,12 @@ class Evidence(Protocol):
         None where nothing that is installed counts all of them.
         """
 
+    def work(self, call: Callable[[], Any], arrays: Sequence[Array], batch: int) -> ModelWork:
+        """Return the operations and bytes of the default's operators.
+
+        call: one call of the model with arrays of `batch` items.
+        """
+
     def graph(self, arrays: Sequence[Array]) -> list[Node]:
         """Return the operators of the default model, in topological order."""
 
@@ -218,6 +225,9 @@ class Microbenchmarks(Protocol):
 
     def products(self, dtype: str) -> Iterator[Microbenchmark]:
         """Yield operators that multiply (fp32, bf16), the cheaper ones first."""
+
+    def streams(self, n_bytes: int) -> Iterator[Microbenchmark]:
+        """Yield operators on arrays of `n_bytes`; their work is what they read and write."""
 
 
 class Framework(Protocol):

@@ -28,6 +28,7 @@ from tuner.record.configuration import Value
 from tuner.record.launch import DeviceMemory, Operator, ReadBack
 from tuner.record.load import INFERENCE, TRAINING
 from tuner.record.protocol import Begin
+from tuner.record.why import ModelWork, OperatorWork
 from tuner.record.workload import CPU, Parameter, StepMemory
 from tuner.supervisor import descendants, parents
 from tuner.worker.evidence.allocator import allocator
@@ -52,6 +53,7 @@ _PACE, _SEEDS_SD, _SETTINGS_SD = 20.0, 0.1, 0.01
 """Steps in which the fake learns 63 %; by how much they differ between seeds, and between settings
 with the same seed (SD of the logarithm)."""
 FLOPS = {"fp32": 1e9, "bf16": 2e9}
+BYTES_PER_S = 1e9
 """What the fake's host does."""
 _ON_A_CARD = DeviceMemory(300 << 20, 400 << 20, 400 << 20, 80 << 30)
 
@@ -379,6 +381,11 @@ class FakeEvidence:
         """Count one product with the weights."""
         return 16 * 32, "the fake's own count"
 
+    def work(self, call: Callable[[], Any], arrays: Sequence[Array], batch: int) -> ModelWork:
+        """Count the product, and the smaller operator, which only moves data."""
+        product = OperatorWork("matmul", 2.0 * 16 * 32, 4.0 * (16 + 32), 4.0 * 16 * 32)
+        return ModelWork((product, OperatorWork("add", 0.0, 8.0 * 32, 0.0)), "the fake's own count")
+
     def graph(self, arrays: Sequence[Array]) -> list[Node]:
         """Two products side by side, then one that takes both: a width of 1.5."""
         return [
@@ -420,6 +427,10 @@ class FakeMicrobenchmarks:
         """Yield a product, and a slower one."""
         for name, speed in (("product", 1.0), ("small product", 0.5)):
             yield Microbenchmark(name, 1e6, self._takes(1e6 / (speed * FLOPS[dtype])))
+
+    def streams(self, n_bytes: int) -> Iterator[Microbenchmark]:
+        """Yield one operator."""
+        yield Microbenchmark("sum", n_bytes, self._takes(n_bytes / BYTES_PER_S))
 
     def _takes(self, seconds: float) -> Callable[[], None]:
         def call() -> None:

@@ -9,11 +9,13 @@ import numpy as np
 
 from tuner.record.configuration import Value
 from tuner.record.launch import ReadBack
+from tuner.record.why import ModelWork
 from tuner.record.workload import Parameter
 from tuner.worker.frameworks import Array
 from tuner.worker.frameworks.tensorflow import knobs
 from tuner.worker.frameworks.tensorflow.build import TensorFlowBuild
 from tuner.worker.frameworks.tensorflow.inference import TensorFlowInference, frozen
+from tuner.worker.frameworks.tensorflow.work import operators
 from tuner.worker.graph import Node
 
 
@@ -47,6 +49,11 @@ class TensorFlowEvidence:
     def macs(self, call: Callable[[], Any], batch: int) -> tuple[int, str] | None:
         """Count nothing: TensorFlow's own counter knows no Einsum, and takes additions for work."""
         return None
+
+    def work(self, call: Callable[[], Any], arrays: Sequence[Array], batch: int) -> ModelWork:
+        """Count by the shapes in the default's frozen graph."""
+        counted = operators(frozen(self._work.traced(arrays), keeps_loops=True), batch)
+        return ModelWork(tuple(counted), "the shapes in the frozen graph")
 
     def graph(self, arrays: Sequence[Array]) -> list[Node]:
         """List the operators of the default's concrete function, as traced.

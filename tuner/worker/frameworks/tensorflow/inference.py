@@ -217,8 +217,11 @@ def _name(dtype: Any) -> Any:
     return getattr(dtype, "as_numpy_dtype", dtype)
 
 
-def frozen(function: Any) -> Any:
-    """Return a concrete function with its variables as constants and its calls inlined."""
+def frozen(function: Any, *, keeps_loops: bool = False) -> Any:
+    """Return a concrete function with its variables as constants and its calls inlined.
+
+    keeps_loops: whether a loop stays one operator, in place of those that carry it out.
+    """
     from tensorflow.python.framework.convert_to_constants import convert_variables_to_constants_v2
 
-    return convert_variables_to_constants_v2(function)
+    return convert_variables_to_constants_v2(function, lower_control_flow=not keeps_loops)

@@ -34,6 +34,17 @@ class TensorFlowMicrobenchmarks:
             name = f"convolution {kernel}x{kernel}"
             yield Microbenchmark(name, flops, _convolution(tf, x, weights))
 
+    def streams(self, n_bytes: int) -> Iterator[Microbenchmark]:
+        """Yield a sum into an array, and a sum over one.
+
+        Operators with large results would measure how fast pages are given to them.
+        """
+        tf = self._build.tf
+        a = tf.ones(n_bytes // 4)
+        total = tf.Variable(a)
+        yield Microbenchmark("assign_add", 3 * n_bytes, lambda: total.assign_add(a))
+        yield Microbenchmark("reduce_sum", n_bytes, lambda: tf.reduce_sum(a))
+
 
 def _square(tf: Any, a: Any) -> Callable[[], Any]:
     # an eager operator on the CPU has ended when it returns

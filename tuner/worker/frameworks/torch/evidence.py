@@ -7,13 +7,14 @@ from typing import Any
 
 from tuner.record.configuration import Value
 from tuner.record.launch import ReadBack
+from tuner.record.why import ModelWork
 from tuner.record.workload import Parameter
 from tuner.worker.evidence.openmp import of_openmp
 from tuner.worker.frameworks import Array
 from tuner.worker.frameworks.torch import knobs
 from tuner.worker.frameworks.torch.build import TorchBuild
 from tuner.worker.frameworks.torch.inference import TorchInference
-from tuner.worker.frameworks.torch.macs import count
+from tuner.worker.frameworks.torch.work import count, operators
 from tuner.worker.graph import Node
 
 
@@ -82,6 +83,13 @@ class TorchEvidence:
         """Count products and convolutions as they are dispatched."""
         counted = count(self._build.torch, call)
         return None if counted is None else (counted // batch, "torch.utils.flop_counter")
+
+    def work(self, call: Callable[[], Any], arrays: Sequence[Array], batch: int) -> ModelWork:
+        """Count what the default dispatches in a call."""
+        model = self._build.model
+        kept = [*model.parameters(), *model.buffers()]
+        counted = operators(self._build.torch, call, kept, batch)
+        return ModelWork(tuple(counted), "torch.utils.flop_counter, and the tensors dispatched")
 
     def graph(self, arrays: Sequence[Array]) -> list[Node]:
         """Export the default model and list its operators."""

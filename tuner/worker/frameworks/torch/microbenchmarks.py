@@ -40,6 +40,15 @@ class TorchMicrobenchmarks:
             name = f"convolution {kernel}x{kernel}"
             yield Microbenchmark(name, flops, self._ended(_layer(layer, x)))
 
+    def streams(self, n_bytes: int) -> Iterator[Microbenchmark]:
+        """Yield a sum of two arrays into a third, a copy, and a sum over one."""
+        torch = self._build.torch
+        n, device = n_bytes // 4, self._build.device.name
+        a, b, out = (torch.ones(n, dtype=torch.float32, device=device) for _ in range(3))
+        yield Microbenchmark("add", 3 * n_bytes, self._ended(lambda: torch.add(a, b, out=out)))
+        yield Microbenchmark("copy", 2 * n_bytes, self._ended(lambda: out.copy_(a)))
+        yield Microbenchmark("sum", n_bytes, self._ended(lambda: torch.sum(a)))
+
     def _ended(self, call: Callable[[], Any]) -> Callable[[], Any]:
         """Return a call that ends when the device is done."""
         return self._build.device.ended(self._build.torch, call)
