@@ -36,7 +36,7 @@ from tests.wants import (  # noqa: F401  # pytest takes them from here
 from tuner.cli.main import command
 from tuner.host import identity
 from tuner.host.environment import tuning_variables
-from tuner.host.libraries import STANDS_IN
+from tuner.host.libraries import ENGINES_STAND_IN, HIDDEN, STANDS_IN
 from tuner.launchers.testbed import Testbed
 from tuner.output import report
 from tuner.output.figures import drawing
@@ -68,6 +68,8 @@ def signals_as_a_terminal_leaves_them() -> None:
 
 
 unsync()
+# studies of real models would have other baselines where engines are installed
+os.environ[ENGINES_STAND_IN] = HIDDEN
 
 
 @pytest.fixture(autouse=True, scope="session")

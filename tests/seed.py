@@ -16,6 +16,7 @@ The workers of one command have one hash seed and one layout of addresses: what 
 shows only where they are started (tests/virtual.py, STARTS), as in test_faults.py.
 """
 
+import contextlib
 import fcntl
 import gc
 import importlib
@@ -139,4 +140,6 @@ def main(line: socket.socket) -> None:
 
 
 if __name__ == "__main__":
-    main(socket.socket(fileno=int(sys.argv[1])))
+    # who is gone without having read its answer closes the line by resetting it
+    with contextlib.suppress(ConnectionError):
+        main(socket.socket(fileno=int(sys.argv[1])))

@@ -32,6 +32,7 @@ FLOORS = [
     "host",
     "record",
     "frameworks",
+    "engines",
     "supervisor",
     "galleries",
     "interrupts",

@@ -17,6 +17,7 @@ from typing import NamedTuple, NoReturn
 
 import pytest
 
+from tuner.engines import ENGINES
 from tuner.host import identity
 from tuner.host.gpus import read_gpus
 from tuner.host.identity import Host, probe
@@ -93,6 +94,11 @@ def _module(name: str, extra: str) -> Want:
     return Want(lambda: find_spec(name) is not None, pip=f"-e '.[{extra}]'")
 
 
+def _engine(name: str) -> Want:
+    packages = ENGINES[name].packages
+    return Want(lambda: all(map(find_spec, packages)), pip=f"-e '.[{name}]'")
+
+
 def _library(name: str) -> Want:
     pip = PIP_PACKAGES.get(name, "")
     apt = "" if pip else DEBIAN_PACKAGES[name]
@@ -104,6 +110,7 @@ WANTS = {
     **{name: _library(name) for name in LIBRARIES},
     **{name: _framework(name) for name in ("torch", "tensorflow")},
     "mlperf_loadgen": _module("mlperf_loadgen", "loadgen"),
+    **{name: _engine(name) for name in ENGINES},
     "ray": _module("ray", "fleet"),
     "psycopg": _module("psycopg", "fleet"),
     "pymysql": _module("pymysql", "fleet"),

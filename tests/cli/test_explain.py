@@ -6,13 +6,17 @@ import json
 from pathlib import Path
 
 import jsonschema
+import msgspec
 import pytest
 
 import tuner
 from tests.command import Here
 from tests.study.fake_studies import made_up_study
+from tuner.app.explain import ExplainRequest, run_explain
 from tuner.errors import UsageError
-from tuner.record.files import RESULT_SCHEMA, read_result
+from tuner.record.configuration import Value
+from tuner.record.events import unheard
+from tuner.record.files import RESULT_SCHEMA, read_result, write_result
 from tuner.record.why import OperatorClass
 from tuner.worker.frameworks.fake.parts import FLOPS
 
@@ -85,3 +89,35 @@ def test_what_cannot_be_explained_is_refused_on_one_line(tmp_path: Path, here: H
         assert done.returncode == 2, given
         assert expected in done.stderr
         assert len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("settings", "is_shown"),
+    [
+        ({"fake.streams": 2}, True),
+        ({"fake.streams": 4}, False),  # it crashes: the rest stands without it
+        ({"engine.name": "openvino"}, False),  # no profiler looks into it
+    ],
+)
+def test_the_best_recommendation_of_others_is_shown_beside_both(
+    tmp_path: Path, settings: dict[str, Value], is_shown: bool
+) -> None:
+    model = f"{MODEL},faults=fake.streams=4:crash"
+    made_up_study(tmp_path, model, "30s")
+    folder = tmp_path / "out"
+    result = read_result(folder / "result.json")
+    first = msgspec.structs.replace(result.baselines[0], name="guide", configuration=settings)
+    changed = msgspec.structs.replace(
+        result, baselines=[first, *result.baselines[1:]], best_baseline="guide"
+    )
+    write_result(folder / "result.json", changed)
+    request = ExplainRequest(folder, 200.0, model)
+    found = run_explain(request, unheard)
+    assert found.n_rounds >= 3
+    if is_shown:
+        assert found.baseline is not None
+        assert (found.baseline.name, found.baseline.configuration) == ("guide", settings)
+        assert "guide" in (folder / "report.md").read_text()
+    else:
+        assert found.baseline is None

@@ -150,6 +150,18 @@ def test_a_keras_model_is_frozen_and_compiled_and_what_comes_too_late_is_one_cle
     assert found == {"drift": pytest.approx(0, abs=1e-5), "missing": []}
 
 
+@pytest.mark.slow
+@needs("tensorflow")
+@pytest.mark.parametrize(
+    "engine", [pytest.param(name, marks=needs(name)) for name in ("onnxruntime", "openvino")]
+)
+def test_a_keras_model_is_carried_out_by_another_engine(tmp_path: Path, engine: str) -> None:
+    (tmp_path / "late").mkdir()
+    late = written(tmp_path / "late", {"tensorflow.keras_policy": "mixed_bfloat16"}, "tensorflow")
+    found = told(run(TENSORFLOW, tmp_path, {"engine.name": engine}, "tensorflow", str(late)))
+    assert found["drift"] == pytest.approx(0, abs=1e-5)
+
+
 AHEAD = """
 import json, sys
 import tuner
@@ -166,11 +178,18 @@ print(json.dumps(float((tuned.prepare(model)(x) - expected).abs().max())))
 
 @pytest.mark.slow
 @needs("torch")
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"torch.export.mode": "aot_inductor"},
+        pytest.param({"engine.name": "onnxruntime"}, marks=needs("onnxruntime")),
+        pytest.param({"engine.name": "openvino"}, marks=needs("openvino")),
+    ],
+)
 def test_compiled_ahead_of_time_the_weights_are_those_of_this_model(
-    tmp_path: Path, compiled: Path
+    tmp_path: Path, compiled: Path, settings: dict[str, Value]
 ) -> None:
     """Two programs that share the compiler's cache and differ in their weights alone."""
-    settings: dict[str, Value] = {"torch.export.mode": "aot_inductor"}
     for seed in ("0", "1"):
         told = run(AHEAD, tmp_path, settings, "torch", seed, compiled=compiled)
         assert json.loads(told) < 1e-5

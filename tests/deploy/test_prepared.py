@@ -15,6 +15,7 @@ from tests.conftest import of_all_processes
 from tests.deploy.recommendations import written
 from tests.once import once
 from tests.wants import needs
+from tuner.engines import ENGINES
 from tuner.host.environment import untuned
 
 PROGRAMS = Path(__file__).parent / "programs"
@@ -63,3 +64,23 @@ def test_a_program_works_with_the_prepared_model_as_with_its_own(
     """In each kind of program that people write: a framework's own words decide what it meets."""
     code, output = ran(name.partition("_")[0])[name]
     assert code == 0, output[-3000:]
+
+
+@pytest.mark.parametrize("engine", [pytest.param(name, marks=needs(name)) for name in ENGINES])
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=needs(name.partition("_")[0]))
+        for name in ("torch_threads", "torch_weights", "torch_structures", "tensorflow_predict")
+    ],
+)
+def test_so_it_does_where_another_engine_carries_it_out(
+    name: str, engine: str, tmp_path: Path
+) -> None:
+    """Threads, changed weights, structures: what a converted file could get wrong."""
+    written(tmp_path, {"engine.name": engine}, name.partition("_")[0])
+    done = subprocess.run(
+        [sys.executable, "-P", str(PROGRAMS / f"{name}.py")],
+        env=untuned(os.environ), cwd=tmp_path, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-3000:]

@@ -179,6 +179,8 @@ def test_a_recommendation_that_a_profiler_can_look_into_is_explained_next() -> N
     assert step(result, model_facts=facts, command=mine) == [
         "tune-framework explain x/recommended.toml --model mine.py"
     ]
+    engine = with_winner(result, SAME, configuration={"engine.name": "openvino"})
+    assert step(engine, model_facts=facts) == []
     program = msgspec.structs.replace(facts, form="program")
     won = result.winners[result.recommended_class].configuration
     done = Why(won, 3, 2.0, 1.0, [], 1.0, Interval(2.0, 1.9, 2.1, 0.95), "a profiler")

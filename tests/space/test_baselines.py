@@ -3,6 +3,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from tests.space.spaces import (
     FAKE_DEFAULTS,
@@ -14,6 +15,7 @@ from tests.space.spaces import (
     shipped_profile,
     workload,
 )
+from tuner.engines import ENGINES
 from tuner.host.identity import Host
 from tuner.host.topology import parse_cpu_list
 from tuner.record.configuration import Configuration, Value
@@ -150,7 +152,7 @@ PUBLISHED = {
         "auto": {"torch_default", "torch_guide_tcmalloc", "torch_guide_jemalloc",
                  "torch_guide_gomp", "torch_guide_iomp", "torch_guide_compile",
                  "torch_guide_bf16", "torch_guide_sockets", "torchserve_workers",
-                 "wang2019_guideline_torch"},
+                 "wang2019_guideline_torch", "onnxruntime", "openvino", "openvino_bf16"},
         "xeon": {"xeon_run_cpu_single", "xeon_run_cpu_node", "xeon_run_cpu_latency",
                  "xeon_run_cpu_throughput"},
         "epyc": {"amd_zentorch_env", "amd_zendnn_gomp", "amd_zendnn_instances"},
@@ -158,7 +160,8 @@ PUBLISHED = {
     },
     "tensorflow": {
         "auto": {"tf_default", "tf_guide_r1", "tf_physical", "tf_guide_xla", "tf_guide_mixed",
-                 "sagemaker_workers", "wang2019_guideline", "wang2019_script"},
+                 "sagemaker_workers", "wang2019_guideline", "wang2019_script", "onnxruntime",
+                 "openvino", "openvino_bf16"},
         "xeon": {"intel_tf_article", "intel_tf_article_numa", "intel_zoo_general",
                  "intel_zoo_resnet50", "itex_launch_latency", "itex_launch_throughput"},
         "epyc": {"zentf", "zentf_instances"},
@@ -329,3 +332,28 @@ def test_every_profile_resolves_on_every_kind_of_host(tmp_path: Path) -> None:
                 found = baselines(host, framework, defaults, profile)
                 assert found
                 assert all(b.reason for b in found.values() if not b.is_applicable)
+
+
+@pytest.mark.parametrize("framework", ["torch", "tensorflow"])
+def test_engines_are_baselines_where_they_are_installed(tmp_path: Path, framework: str) -> None:
+    defaults = TORCH_DEFAULTS if framework == "torch" else TENSORFLOW_DEFAULTS
+    threads: dict[str, Value] = {"engine.threads": machine(tmp_path).usable_cores}
+    wanted: dict[str, dict[str, Value]] = {
+        "onnxruntime": {"engine.name": "onnxruntime", **threads},
+        "openvino": {"engine.name": "openvino", **threads},
+        "openvino_bf16": {"engine.name": "openvino", "openvino.precision": "bf16", **threads},
+    }
+    for engines in ((), tuple(ENGINES)):
+        host = replace(machine(tmp_path), engines=engines)
+        space = resolved(host, framework, defaults, "auto")
+        found = {
+            b.name: b
+            for b in resolve_baselines(
+                shipped_profile("auto"), host, workload(framework), model(defaults), space
+            )
+        }
+        for name, settings in wanted.items():
+            if not engines:
+                assert "is not installed: pip install" in found[name].reason
+            else:
+                assert found[name].configuration.as_dict() == settings

@@ -12,7 +12,7 @@ from tuner.galleries import SEARCH_SPACES
 from tuner.host.identity import HOST_FACTS
 from tuner.record.configuration import Value
 from tuner.space.catalogue import KNOBS, fault_of_value
-from tuner.space.knobs_of import allocators, launch, onednn, openmp
+from tuner.space.knobs_of import allocators, engines, launch, onednn, openmp
 
 GOLDEN = Path(__file__).parent / "golden_baselines.toml"
 
@@ -34,7 +34,7 @@ def written(part: object) -> Iterator[tuple[str, Value]]:
 
 def test_every_knob_of_the_catalogue_has_a_domain_and_is_declared_once() -> None:
     assert [k.id for k in KNOBS.values() if k.domain is None] == []
-    declared = [k.id for m in (launch, allocators, openmp, onednn) for k in m.KNOBS]
+    declared = [k.id for m in (launch, allocators, openmp, onednn, engines) for k in m.KNOBS]
     for entry in FRAMEWORKS.values():
         declared += [k.id for k in importlib.import_module(entry.knobs).KNOBS]
     assert sorted(declared) == sorted(KNOBS)

@@ -61,7 +61,7 @@ def test_an_entry_of_the_same_id_is_replaced(tmp_path: Path) -> None:
         ("title", "titel", 1, "unknown field 'titel'", "needed are schema_version, title"),
         ('title = "mine"', 'title = "mine', 2, "not TOML", "toml.io"),
         ("schema_version = 1", "schema_version = 7", 1, "schema version 7", "version 1"),
-        ('id = "env.MY_THREADS"', 'id = "threads"', 6, "no knob 'threads'", "allowed are env.NAME"),
+        ('id = "env.MY_THREADS"', 'id = "jobs"', 6, "no knob 'jobs'", "allowed are env.NAME"),
         ("values = [1,", "valuse = [1,", 5, "unknown field 'valuse'", "values"),
         ("between(2, 3)", "betwixt(2, 3)", 7, "no function 'betwixt'", "expressions"),
         ("host.smt", "host.smt +", 7, "not a formula", "expressions"),

@@ -2,6 +2,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from tests.space.spaces import (
     FAKE_DEFAULTS,
@@ -12,6 +13,7 @@ from tests.space.spaces import (
     resolved,
     workload,
 )
+from tuner.engines import ENGINES
 from tuner.errors import UnknownName, UsageError
 from tuner.galleries import SEARCH_SPACES
 from tuner.record.configuration import Configuration, Value
@@ -501,3 +503,84 @@ def test_no_formula_asks_for_what_a_program_does_not_have(
         frozen: dict[str, Value] = {"env.TF_ONEDNN_ASSUME_FROZEN_WEIGHTS": "true"}
         assert space.canonical(flags) == Configuration.of(flags)
         assert space.canonical(frozen) == Configuration()
+
+
+@pytest.mark.parametrize(
+    ("framework", "defaults", "own", "threads"),
+    [
+        ("torch", TORCH_DEFAULTS, "torch.compile.mode", "env.OMP_NUM_THREADS"),
+        ("tensorflow", TENSORFLOW_DEFAULTS, "tensorflow.frozen", "env.TF_NUM_INTRAOP_THREADS"),
+    ],
+)
+def test_another_engine_has_its_own_settings_and_none_of_the_frameworks(
+    tmp_path: Path, framework: str, defaults: dict[str, Value], own: str, threads: str
+) -> None:
+    """But the number of threads, the allocator and the processes."""
+    host = replace(machine(tmp_path), engines=tuple(ENGINES))
+    space = resolved(host, framework, defaults, "auto")
+    assert space.by_id["engine.name"].choices == ("framework", "onnxruntime", "openvino")
+    mode: Value = "default" if framework == "torch" else True
+    both: dict[str, Value] = {
+        "engine.name": "onnxruntime",
+        "onnxruntime.spinning": False,
+        "openvino.pinning": False,
+        own: mode,
+        threads: 1,
+        "launch.instances": 2,
+    }
+    kept = space.canonical(both).as_dict()
+    assert kept.keys() == {"engine.name", "onnxruntime.spinning", threads, "launch.instances"} - (
+        {threads} if kept.get(threads) is None else set()
+    )
+    dead = dict(space.dead(both))
+    assert dead["openvino.pinning"] == "a setting of OpenVINO"
+    assert "a setting of the framework" in dead[own] or "another engine" in dead[own]
+    # without an engine, the framework's are live and the engines' are not
+    alone = {knob: value for knob, value in both.items() if knob != "engine.name"}
+    assert own in space.canonical(alone).as_dict()
+    assert {"onnxruntime.spinning", "openvino.pinning"} <= dict(space.dead(alone)).keys()
+
+
+def test_without_an_engine_nothing_is_searched_of_it(tmp_path: Path) -> None:
+    space = resolved(machine(tmp_path), "torch", TORCH_DEFAULTS, "auto")
+    assert space.by_id["engine.name"].choices == ("framework",)
+    dropped = dict(space.by_id["engine.name"].dropped)
+    assert dropped["openvino"] == (
+        "OpenVINO is not installed: pip install 'tune-framework[openvino]'"
+    )
+    assert not [k.id for k in space.searched if k.id.startswith(("engine", "onnx", "openvino"))]
+
+
+def test_openvino_keeps_the_allocator_of_the_system(tmp_path: Path) -> None:
+    """Whatever else is preloaded makes it crash; ONNX Runtime takes any."""
+    space = resolved(
+        replace(machine(tmp_path), engines=tuple(ENGINES)), "torch", TORCH_DEFAULTS, "auto"
+    )
+    both: dict[str, Value] = {"launch.allocator": "jemalloc", "engine.name": "openvino"}
+    assert space.canonical(both).as_dict() == {"launch.allocator": "jemalloc"}
+    assert dict(space.dead(both))["engine.name"].startswith("OpenVINO crashes")
+    both["engine.name"] = "onnxruntime"
+    assert space.canonical(both).as_dict() == both
+
+
+def test_a_fixed_setting_of_the_framework_rules_other_engines_out(tmp_path: Path) -> None:
+    host = replace(machine(tmp_path), engines=tuple(ENGINES))
+    asked = parse_restrictions([], ["torch.compile.mode=freezing"], [], "both")
+    space = resolved(host, "torch", TORCH_DEFAULTS, "auto", asked)
+    assert space.by_id["engine.name"].choices == ("framework",)
+    engine = Configuration.of({"engine.name": "onnxruntime"})
+    assert space.refused(engine) == "--fix torch.compile.mode=freezing"
+
+
+def test_a_number_of_threads_of_the_engine_makes_the_frameworks_dead(tmp_path: Path) -> None:
+    host = replace(machine(tmp_path, cores=4), engines=tuple(ENGINES))
+    space = resolved(host, "torch", TORCH_DEFAULTS, "auto")
+    both: dict[str, Value] = {
+        "engine.name": "openvino", "engine.threads": 2, "env.OMP_NUM_THREADS": 3
+    }  # fmt: skip
+    assert "env.OMP_NUM_THREADS" in dict(space.dead(both))
+    # two processes share four cores: neither can have three threads on cores of its own
+    several: dict[str, Value] = {
+        "engine.name": "openvino", "engine.threads": 3, "launch.instances": 2
+    }  # fmt: skip
+    assert "engine.threads" in dict(space.dead(several))

@@ -52,6 +52,44 @@ HAS_BF16 = is_here("bf16 instructions")
 AMP: dict[str, Value] = where(HAS_BF16, {"tensorflow.auto_mixed_precision": "bf16"})
 """Without oneDNN the option is accepted, and nothing happens."""
 
+ENGINES: list[tuple[str, dict[str, Value], dict[str, Value]]] = [
+    (
+        "onnxruntime",
+        {
+            "engine.name": "onnxruntime",
+            "engine.threads": 1,
+            "onnxruntime.optimization": "extended",
+            "onnxruntime.spinning": False,
+            "onnxruntime.denormal_as_zero": True,
+        },
+        {"openvino.pinning": False},
+    ),
+    (
+        "onnxruntime",
+        {
+            "engine.name": "onnxruntime",
+            "onnxruntime.execution_mode": "parallel",
+            "onnxruntime.inter_threads": 2,
+        },
+        {},
+    ),
+    (
+        "openvino",
+        {"engine.name": "openvino", "openvino.pinning": False},
+        {"onnxruntime.spinning": False},
+    ),
+    (
+        "openvino",
+        {
+            "engine.name": "openvino",
+            "openvino.hint": "THROUGHPUT",
+            **where(HAS_BF16, {"openvino.precision": "bf16"}),
+        },
+        {},
+    ),
+]
+"""Of both frameworks: what needs which engine, what is in force, and what another engine has."""
+
 # Settings that do not touch each other share a launch: those in force, and those that are not.
 CANARIES = [
     pytest.param(
@@ -133,6 +171,11 @@ SETTINGS = [
         {"env.GLIBC_TUNABLES": THRESHOLDS},
         marks=[torch, needs("tcmalloc")],
     ),
+    *(
+        pytest.param(framework, settings, dead, marks=[marks, needs(name)])
+        for framework, marks in (("torch", torch), ("tensorflow", tensorflow))
+        for name, settings, dead in ENGINES
+    ),
     pytest.param("tensorflow", JIT_COMPILED, {}, marks=tensorflow),
     pytest.param("tensorflow", {"tensorflow.frozen": True, **JIT_COMPILED}, {}, marks=tensorflow),
     pytest.param(
@@ -161,6 +204,13 @@ ACCEPTED = {
     *(f"env.KMP_{name}_BARRIER_PATTERN" for name in BARRIERS),
     "tensorflow.remapping",
     "tensorflow.layout_optimizer",
+    "onnxruntime.optimization",
+    "onnxruntime.execution_mode",
+    "onnxruntime.inter_threads",
+    "onnxruntime.spinning",
+    "onnxruntime.denormal_as_zero",
+    "openvino.hint",
+    "openvino.pinning",
 }
 """The library's own account is all there is."""
 

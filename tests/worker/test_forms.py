@@ -22,8 +22,11 @@ FORMS: dict[str, dict[str, Value]] = {
     "compile": {"torch.compile.mode": "default"},
     "ahead of time": {"torch.export.mode": "aot_inductor"},
     "ahead of time, from a kept package": {"torch.export.mode": "aot_inductor"},
+    "ONNX Runtime": {"engine.name": "onnxruntime"},
+    "OpenVINO": {"engine.name": "openvino"},
+    "OpenVINO, from a kept file": {"engine.name": "openvino"},
 }
-REFUSING = ("torch.jit.mode", "torch.export.mode")
+REFUSING = ("torch.jit.mode", "torch.export.mode", "engine.name")
 """What traces or exports; a compiler goes back to Python for what it does not know."""
 PROGRAM = """
 import json, os, sys, traceback
@@ -173,7 +176,7 @@ def _refusals(folder: Path, compiled: Path) -> str:
     return done.stdout.splitlines()[-1]
 
 
-@needs("torch")
+@needs("torch", "onnxruntime", "openvino")
 @pytest.mark.parametrize("form", FORMS)
 def test_a_form_takes_and_returns_what_the_model_does(form: str, refusals: dict[str, str]) -> None:
     """Dictionaries, tuples, keywords, constants, data classes; what it cannot return is refused."""

@@ -104,17 +104,11 @@ def test_real_graphs_are_read(framework: str) -> None:
     assert (facts.macs, facts.macs_by) == counted
 
 
-_RECURRENT = """
+_ENCODER = """
 import numpy as np
 def tagger():
     from torch import nn
-    class Tagger(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.lstm = nn.LSTM(4, 8, batch_first=True)
-        def forward(self, x):
-            return self.lstm(x)[0]
-    return Tagger(), np.ones((4, 3, 4), np.float32)
+    return nn.TransformerEncoderLayer(4, 2, 8, batch_first=True), np.ones((4, 3, 4), np.float32)
 """
 
 
@@ -123,11 +117,11 @@ def tagger():
 @pytest.mark.usefixtures("forked")
 def test_work_that_the_counter_does_not_see_is_unknown(tmp_path: Path) -> None:
     path = tmp_path / "tagger.py"
-    path.write_text(_RECURRENT)
+    path.write_text(_ENCODER)
     ref, _ = find_model(f"{path}:tagger", MODELS)
     facts = describe_model(ref, "torch", 0)
     assert (facts.macs, facts.macs_by) == (None, "")
-    assert facts.n_parameters == 4 * 8 * (4 + 8 + 2)
+    assert facts.n_parameters == 4 * (4 + 1) * 4 + 2 * 4 * 8 + 8 + 4 + 2 * 2 * 4
 
 
 @pytest.mark.slow

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 import pytest
 
 from tuner.galleries import MODELS
@@ -10,6 +13,7 @@ from tuner.record.protocol import MeasureBest
 from tuner.record.why import HostBest
 from tuner.record.workload import ModelRef
 from tuner.worker.frameworks.fake.parts import BYTES_PER_S, FLOPS
+from tuner.worker.host_best import _streamed_bytes
 
 ANY = ModelRef("fake", str(MODELS / "fake.py"))
 
@@ -18,6 +22,19 @@ def best(framework: str, *dtypes: str) -> HostBest:
     found = ask(MeasureBest(framework, dtypes), [ANY], Deadline())
     assert isinstance(found, HostBest)
     return found
+
+
+def test_an_array_is_larger_than_all_last_level_caches(tmp_path: Path) -> None:
+    for cpu, shared in enumerate(("0-1", "0-1", "2-3", "2-3")):
+        for index, (level, size) in enumerate(((1, "32K"), (3, "393216K"))):
+            folder = tmp_path / f"sys/devices/system/cpu/cpu{cpu}/cache/index{index}"
+            folder.mkdir(parents=True)
+            own = str(cpu) if level == 1 else shared
+            for name, value in (("level", level), ("size", size), ("shared_cpu_list", own)):
+                (folder / name).write_text(f"{value}\n")
+    most = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 16
+    assert _streamed_bytes(tmp_path) == pytest.approx(min(2 * 2 * 384 * 2**20, most), abs=1)
+    assert _streamed_bytes(tmp_path / "none") == min(2**28, most)
 
 
 def test_the_fastest_operator_counts() -> None:

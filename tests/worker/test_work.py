@@ -79,8 +79,14 @@ def quantized() -> Any:
     return Quantized()
 
 
+def vectors() -> Any:
+    import torch
+
+    return lambda x: torch.mv(x[0], x[0][0])
+
+
 @pytest.mark.filterwarnings("ignore:.*deprecated")  # what makes the layers, not what counts
-@pytest.mark.parametrize("made", [encoder, quantized])
+@pytest.mark.parametrize("made", [encoder, quantized, vectors])
 def test_layers_that_the_counter_does_not_see_make_the_work_unknown(
     made: Callable[[], Any],
 ) -> None:

@@ -47,16 +47,19 @@ def roofline(
     seconds: tuple[float, float],
     *,
     is_hidden: bool,
+    is_narrow: bool,
 ) -> Roofline | None:
     """Return the points of the whole model and of its products; None if not all work is known.
 
     batches, seconds: of the default and the configuration, a call's and an item's. is_hidden:
-    whether products lie in kernels of unknown class.
+    whether products lie in kernels of unknown class. is_narrow: whether the configuration's tensors
+    are of its reduced data type; else only products are computed in it.
     """
     by_class = _by_class(work)
     if by_class is None or not best.bytes_per_s or not best.flops:
         return None
     dtype = max(best.flops, key=lambda name: best.flops[name])
+    stored = dtype if is_narrow else "fp32"
     products = {name: each for name, each in by_class.items() if name in MULTIPLYING}
     total_flops = sum(each.flops for each in products.values())
     if not total_flops:
@@ -67,7 +70,7 @@ def roofline(
     ) -> RooflinePoint:
         default, tuned = (
             sum(each.n_bytes(batch, kind) for each in own)
-            for batch, kind in zip(batches, ("fp32", dtype), strict=True)
+            for batch, kind in zip(batches, ("fp32", stored), strict=True)
         )
         return RooflinePoint(name, flops, default, tuned, *took)
 
@@ -81,7 +84,7 @@ def roofline(
         ]
     bounds = {
         name: max(
-            each.flops / best.flops[dtype], each.n_bytes(batches[1], dtype) / best.bytes_per_s
+            each.flops / best.flops[dtype], each.n_bytes(batches[1], stored) / best.bytes_per_s
         )
         for name, each in products.items()
         if each.flops

@@ -48,6 +48,9 @@ _SMALL = 0.005
 _HIDDEN = 0.1
 """Time in kernels of unknown class, as a share of that in products, from which no efficiency is
 stated."""
+_CONVERTING = ("torch.dtype", "tensorflow.keras_policy", "tensorflow.auto_mixed_precision")
+_NARROW = ("bf16", "fp16", "mixed_bfloat16")
+"""Settings under which tensors are stored in the type in which products are computed."""
 _DEFAULT_S, _TUNED_S = attrgetter("default_s"), attrgetter("tuned_s")
 
 
@@ -149,7 +152,7 @@ def why(
         _busy([(each.default.timed, each.tuned.timed) for each in known]),
         best,
         _efficiency(classes, macs, best),
-        _roofline(known[0], classes, work, best, (default_s, tuned_s)),
+        _roofline(known[0], classes, work, best, (default_s, tuned_s), configuration),
         _baseline(known, *baseline, default_s, has_overhead),
     )
 
@@ -160,12 +163,21 @@ def _roofline(
     work: ModelWork | None,
     best: HostBest | None,
     seconds: tuple[float, float],
+    configuration: Mapping[str, Value],
 ) -> Roofline | None:
     """Return how near the configuration comes to the best of the host; None if it is not known."""
     if work is None or best is None:
         return None
     batches = one.default.timed.request.batch, one.tuned.timed.request.batch
-    return roofline(classes, work, best, batches, seconds, is_hidden=_hides_products(classes))
+    return roofline(
+        classes,
+        work,
+        best,
+        batches,
+        seconds,
+        is_hidden=_hides_products(classes),
+        is_narrow=any(configuration.get(knob, "off") in _NARROW for knob in _CONVERTING),
+    )
 
 
 def _baseline(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import msgspec
@@ -13,13 +13,14 @@ from tuner.app.compatibility import the_framework
 from tuner.app.plan import Plan, check_budget, plan
 from tuner.app.request import Request
 from tuner.app.verify import VerifyRequest, plan_as_tuned
+from tuner.engines import ENGINES, FRAMEWORK
 from tuner.errors import NothingMeasured, UsageError
 from tuner.galleries import MODELS
 from tuner.host.identity import Host, probe
 from tuner.launchers.describe import find_model
 from tuner.launchers.testbed import THIS_HOST, Testbed
 from tuner.output.report import write_reports
-from tuner.record.configuration import Configuration
+from tuner.record.configuration import Configuration, Value
 from tuner.record.events import Listener
 from tuner.record.figures import duration
 from tuner.record.files import read_result, write_result
@@ -30,6 +31,7 @@ from tuner.record.result import BaselineSection, Result
 from tuner.record.why import LEAST_ROUNDS, Why
 from tuner.record.workload import CPU, OF_PROGRAMS
 from tuner.space.catalogue import KNOBS
+from tuner.space.knobs_of.engines import ENGINE
 from tuner.space.knobs_of.launch import BATCH
 from tuner.space.launching import plan_launch
 from tuner.space.recommended import read_recommended
@@ -119,11 +121,13 @@ def _result(folder: Path) -> Result | None:
 
 
 def _best_baseline(result: Result | None) -> BaselineSection | None:
-    """Return the best recommendation of others that a study measured; None if none beat nothing."""
+    """Return the best recommendation of others that a study measured, if a profiler can see it."""
     if result is None:
         return None
     named = (each for each in result.baselines if each.name == result.best_baseline)
-    return next((each for each in named if each.configuration), None)
+    found = next((each for each in named if each.configuration), None)
+    is_seen = found is not None and found.configuration.get(ENGINE, FRAMEWORK) == FRAMEWORK
+    return found if is_seen else None
 
 
 def _too_short(seconds: float, seen: Explained) -> str:
@@ -158,8 +162,18 @@ def _recommendation(request: ExplainRequest, path: Path, host: Host) -> Recommen
         )
     if (refused := refused_here(recommendation, host)) is not None:
         raise UsageError(refused.reason)
+    _check_profiled(str(path), {s.knob: s.value for s in recommendation.settings})
     check_budget(request.seconds, [workload.framework])
     return recommendation
+
+
+def _check_profiled(of: str, settings: Mapping[str, Value]) -> None:
+    """Raise UsageError for settings under which another engine carries out the model."""
+    if (entry := ENGINES.get(str(settings.get(ENGINE)))) is not None:
+        raise UsageError(
+            f"{of} has the model carried out by {entry.title}, into which the framework's profiler "
+            "does not look"
+        )
 
 
 def _of_recommendation(
@@ -195,6 +209,7 @@ def _of_settings(
     restrictions = parse_restrictions([], request.fix, [], "both")
     check_known(restrictions, KNOBS)
     settings = dict(restrictions.fixed)
+    _check_profiled("--fix", settings)
     plan_launch(Configuration.of(settings), host)  # what cannot be started is said at once
     wanted = Request(
         model=request.model,

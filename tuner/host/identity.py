@@ -17,6 +17,7 @@ from tuner.errors import UsageError
 from tuner.host.gpus import Gpu, GpuObservation, observe_gpus, read_gpus
 from tuner.host.libraries import (
     find_cxx,
+    find_engines,
     find_libraries,
     find_packaged,
     read_versions,
@@ -67,6 +68,7 @@ HOST_FACTS = (
     "host.llc_groups",
     "host.memory_gib",
     "host.libraries",
+    "host.engines",
     "host.cxx",
     "host.gpus",
     "host.gpu_memory_gib",
@@ -92,6 +94,8 @@ class Host(msgspec.Struct, frozen=True):
     """The package, NAME==VERSION, of each library that pip installed."""
     unusable: dict[str, str] = {}
     """Libraries that pip installed and that cannot be preloaded, with the reason and the remedy."""
+    engines: tuple[str, ...] = ()
+    """Engines that are installed beside the frameworks (tuner/engines.py)."""
 
     @property
     def cpus(self) -> tuple[Cpu, ...]:
@@ -169,6 +173,7 @@ class Host(msgspec.Struct, frozen=True):
             "host.llc_groups": len({c.llc for c in cpus}),
             "host.memory_gib": self.limits.memory_bytes / 2**30,
             "host.libraries": tuple(self.libraries),
+            "host.engines": self.engines,
             "host.cxx": self.cxx is not None,
             "host.gpus": len(self.gpus),
             "host.gpu_memory_gib": self.gpus[0].memory_bytes / 2**30 if self.gpus else 0.0,
@@ -337,6 +342,7 @@ def probe(root: Path = Path("/"), allowed: tuple[int, ...] | None = None) -> Hos
             for name, each in packaged.items()
             if name not in libraries and each.fault
         },
+        engines=find_engines() if is_here else (),
     )
 
 

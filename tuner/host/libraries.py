@@ -17,6 +17,7 @@ from pathlib import Path
 
 import msgspec
 
+from tuner.engines import ENGINE_DISTRIBUTIONS, ENGINES
 from tuner.errors import MissingFramework
 from tuner.frameworks import DISTRIBUTIONS, FRAMEWORKS, OFFERED
 from tuner.record.workload import CUDA
@@ -47,13 +48,15 @@ STANDS_IN = "TUNE_FRAMEWORK_TEST_LIBRARIES"
 """A variable for tests: the one folder in which libraries of the system are searched."""
 HIDDEN = "none"
 """Its value that hides every library of the system."""
+ENGINES_STAND_IN = "TUNE_FRAMEWORK_TEST_ENGINES"
+"""A variable for tests: its value HIDDEN hides every engine."""
 
 _OF_A_SYSTEM = re.compile(r"/(usr/(local/)?)?lib(32|64|x32)?/|/opt/")
 """How the paths of libraries begin that a system's own packages or its administrator installed
 (Filesystem Hierarchy Standard 3.0, 3.9, 3.13, 4.6, 4.9)."""
 
 # Distributions whose version changes results. The tool's own libraries do not.
-_VERSIONED = (*DISTRIBUTIONS, "numpy")
+_VERSIONED = (*DISTRIBUTIONS, *ENGINE_DISTRIBUTIONS, "numpy")
 
 
 def library_folders(root: Path = Path("/")) -> list[Path]:
@@ -248,6 +251,17 @@ def missing_framework(name: str) -> MissingFramework:
     """Return the one-line complaint about a framework that is not installed."""
     command = FRAMEWORKS[name].install if name in OFFERED else "see --help"
     return MissingFramework(f"{name} is not installed here; type: {command}")
+
+
+def find_engines() -> tuple[str, ...]:
+    """Return the engines that are installed with their converters, without importing them."""
+    if os.environ.get(ENGINES_STAND_IN) == HIDDEN:
+        return ()
+    return tuple(
+        name
+        for name, entry in ENGINES.items()
+        if all(importlib.util.find_spec(package) is not None for package in entry.packages)
+    )
 
 
 def read_versions() -> dict[str, str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable
 
+from tuner.engines import FRAMEWORK
 from tuner.launchers.protocol import Launch, Launcher
 from tuner.measurement.arrival_plan import ArrivalPlan
 from tuner.measurement.interference_gate import InterferenceGate
@@ -16,6 +17,7 @@ from tuner.record.protocol import Check
 from tuner.record.store import Store
 from tuner.record.workload import ModelCard
 from tuner.space.catalogue import describe
+from tuner.space.knobs_of.engines import ENGINE
 
 SLICE_S = 0.3
 """Slices of 0.2-0.5 s beat longer ones on a busy host (measurement notes, section 1.1)."""
@@ -106,4 +108,5 @@ class Steps:
             r.profile is not None and r.request.configuration == configuration
             for r in self._store.launches.values()
         )
-        return not tried and self._launcher.can_profile
+        is_within = configuration.get(ENGINE) in (None, FRAMEWORK)  # no profiler looks into others
+        return not tried and is_within and self._launcher.can_profile

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import msgspec
 
+from tuner.engines import FRAMEWORK
 from tuner.output.continuing import going_on, model_file
 from tuner.output.phrases import same_settings
 from tuner.output.price import short_call, short_memory
@@ -28,6 +29,7 @@ from tuner.record.result import Result, Verdict, WinnerSection
 from tuner.record.winner_class import WinnerClass
 from tuner.record.workload import CPU, OF_PROGRAMS
 from tuner.space.catalogue import class_title, describe, narrowest_class
+from tuner.space.knobs_of.engines import ENGINE
 from tuner.space.knobs_of.launch import BATCH, INSTANCES
 from tuner.space.knobs_of.torch import RANKS
 
@@ -298,7 +300,9 @@ def _why(result: Result, folder: Path) -> str:
     Empty if it was said, or if no profiler looks into what was tuned.
     """
     facts = result.model_facts
-    is_seen = facts is not None and facts.form not in OF_PROGRAMS
+    settings = result.winners[result.recommended_class].configuration
+    is_within = settings.get(ENGINE, FRAMEWORK) == FRAMEWORK
+    is_seen = is_within and facts is not None and facts.form not in OF_PROGRAMS
     is_served = result.scenario in SCENARIOS and SCENARIOS[result.scenario].is_served
     if result.verdict != "faster" or not is_seen or is_served or explanation_of(result) is not None:
         return ""

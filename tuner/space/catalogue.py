@@ -14,11 +14,12 @@ from collections.abc import Iterable
 
 import msgspec
 
-from tuner.frameworks import FRAMEWORKS
+from tuner.engines import FRAMEWORK
+from tuner.frameworks import FRAMEWORKS, OFFERED
 from tuner.record.configuration import VARIABLE_NAME, Configuration, Value
 from tuner.record.winner_class import WinnerClass
 from tuner.space.knob import Applies, Knob
-from tuner.space.knobs_of import allocators, launch, onednn, openmp
+from tuner.space.knobs_of import allocators, engines, launch, onednn, openmp
 from tuner.space.knobs_of.launch import BATCH
 
 
@@ -29,14 +30,27 @@ def _of_frameworks() -> Iterable[Knob]:
             yield msgspec.structs.replace(knob, frameworks=(name,))
 
 
+def _of_engines() -> Iterable[Knob]:
+    for knob in engines.KNOBS:
+        yield msgspec.structs.replace(knob, frameworks=OFFERED)
+
+
+SIZING = ("env.OMP_NUM_THREADS", "env.MKL_NUM_THREADS", "env.TF_NUM_INTRAOP_THREADS")
+"""How many threads a framework has, and so another engine."""
+
+
+def _in_the_framework(knob: Knob) -> Knob:
+    """Return a knob that another engine does not have, but for the number of threads."""
+    return knob if knob.id in SIZING else msgspec.structs.replace(knob, engines=(FRAMEWORK,))
+
+
 KNOBS: dict[str, Knob] = {
     knob.id: knob
     for knob in (
         *launch.KNOBS,
-        *allocators.KNOBS,
-        *openmp.KNOBS,
-        *onednn.KNOBS,
-        *_of_frameworks(),
+        *(k if not k.frameworks else _in_the_framework(k) for k in allocators.KNOBS),
+        *_of_engines(),
+        *map(_in_the_framework, (*openmp.KNOBS, *onednn.KNOBS, *_of_frameworks())),
     )
 }
 """By id, in the order in which spaces list them."""

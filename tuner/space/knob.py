@@ -141,6 +141,8 @@ class Knob(msgspec.Struct, frozen=True):
     """The modes of workloads in which it exists (record/load.py)."""
     by_program: bool = False
     """Whether only the user's own code can set it."""
+    engines: tuple[str, ...] = ()
+    """The engines that a model can have it in (tuner/engines.py); empty for all."""
 
     @property
     def needs_code_change(self) -> bool:
@@ -179,6 +181,7 @@ def model(
     measures_itself: bool = False,
     compiles: bool = False,
     modes: tuple[str, ...] = (INFERENCE, TRAINING),
+    engines: tuple[str, ...] = (),
 ) -> Knob:
     """Declare a knob with which the model is rebuilt or compiled."""
     return Knob(
@@ -191,4 +194,5 @@ def model(
         measures_itself=measures_itself,
         compiles=compiles,
         modes=modes,
+        engines=engines,
     )

@@ -14,7 +14,9 @@
       "=between(1, host.physical_cores)",  # a formula: one value, or a list of them
       { value = "jemalloc", when = "'jemalloc' in host.libraries", why = "not installed",
         substitute = "tcmalloc" },         # optional: what stands in for it in baselines, or a
-                                           # list: the first of them that is here
+                                           # list: the first of them that is here; also optional:
+                                           # beside = "env.A == 1", a condition on earlier knobs,
+                                           # and why_beside
     ]
     when = "torch.compile.mode == 'off'"   # optional: where it is live; may ask earlier knobs
     why = "what makes it dead elsewhere"
@@ -81,6 +83,9 @@ class ValueEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     when: str
     why: str
     substitute: str | int | float | bool | list[str | int | float | bool] | None = None
+    beside: str = ""
+    """A further condition, on knobs above; empty if it goes with all of their values."""
+    why_beside: str = ""
 
     def substitutes(self) -> tuple[Value, ...]:
         """Return the substitutes of a value, the preferred one first."""

@@ -144,7 +144,8 @@ class _File:
             for value in knob.values:
                 self._value(knob.id, value, (*where, "values"))
                 if isinstance(value, ValueEntry):
-                    self._formula(value.when, (*where, "values"))
+                    for text in filter(None, (value.when, value.beside)):
+                        self._formula(text, (*where, "values"))
                     for other in value.substitutes():
                         if other not in literal:
                             raise self.fault(
@@ -247,7 +248,9 @@ class _File:
             for text in (knob.when, knob.follows, knob.at_most):
                 names |= Expression(text).names if text else set()
             for value in knob.values:
-                names |= Expression(value.when).names if isinstance(value, ValueEntry) else set()
+                if isinstance(value, ValueEntry):
+                    for text in filter(None, (value.when, value.beside)):
+                        names |= Expression(text).names
             asked = {n for n in (*names, knob.alias_of) if n and is_known(n)}
             if names & set(INSTANCE_FACTS):
                 asked |= placing

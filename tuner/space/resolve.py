@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 import msgspec
 
+from tuner.engines import ENGINES, FRAMEWORK
 from tuner.errors import UsageError
 from tuner.host.identity import Host
 from tuner.record.configuration import Value
 from tuner.record.load import INFERENCE, TRAINING
 from tuner.record.workload import OF_PROGRAMS, ModelFacts, Workload
-from tuner.space.catalogue import describe
+from tuner.space.catalogue import SIZING, describe
 from tuner.space.expressions import Expression
 from tuner.space.knob import Applies, Knob
+from tuner.space.knobs_of.engines import DEFAULTS, ENGINE, THREADS
 from tuner.space.knobs_of.launch import BATCH, INSTANCES, MAX_WAIT
 from tuner.space.knobs_of.torch import LOADER_WORKERS
 from tuner.space.placement import ALONE, Placements
@@ -99,6 +101,7 @@ def resolve_space(
     is_served = workload.means().is_served
     present = knob_ids(profile, [workload.framework], workload.card.form, workload.mode)
     entries = [_in_mode(entry, workload.mode) for entry in profile.knob if entry.id in present]
+    entries = [_in_engine(entry, host.engines if ENGINE in present else ()) for entry in entries]
     entries += [
         KnobEntry(id=knob, values=[])  # a variable of the user's that no profile has
         for knob in dict.fromkeys((*restrictions.values, *restrictions.fixed))
@@ -106,7 +109,12 @@ def resolve_space(
     ]
     batches: list[str | int | float | bool | ValueEntry] = list(workload.card.batches)
     entries.append(KnobEntry(id=BATCH, values=batches))
-    defaults = {**ALONE, **model.effective_defaults, BATCH: workload.card.reference_batch}
+    defaults = {
+        **ALONE,
+        **DEFAULTS,
+        **model.effective_defaults,
+        BATCH: workload.card.reference_batch,
+    }
     if is_served:
         entries.append(KnobEntry(id=MAX_WAIT, values=list(_WAITS_MS), when=f"{BATCH} > 1"))
         defaults[MAX_WAIT] = 0
@@ -125,6 +133,27 @@ def _in_mode(entry: KnobEntry, mode: str) -> KnobEntry:
     return msgspec.structs.replace(entry, values=[], when="false", why=why, search=False)
 
 
+def _in_engine(entry: KnobEntry, installed: Collection[str]) -> KnobEntry:
+    """Return a knob's entry with the engines that have it as a condition.
+
+    installed: the engines that the model can have; without any, it has its framework's settings.
+    """
+    engines = describe(entry.id).engines
+    if entry.id in SIZING and installed and not entry.alias_of:
+        alone = f"{ENGINE} == '{FRAMEWORK}' or {THREADS} == '{UNSET}'"
+        when = f"({alone}) and ({entry.when})" if entry.when else alone
+        why = entry.why or "the engine's own number of threads is set"
+        return msgspec.structs.replace(entry, when=when, why=why)
+    if not engines or entry.alias_of or (FRAMEWORK in engines and not installed):
+        return entry
+    of = " or ".join(f"{ENGINE} == '{name}'" for name in engines)
+    when = f"({of}) and ({entry.when})" if entry.when else of
+    titles = [ENGINES[name].title if name in ENGINES else "the framework" for name in engines]
+    own = f"a setting of {' and '.join(titles)}"
+    why = f"{entry.why}, or another engine carries out the model" if entry.why else own
+    return msgspec.structs.replace(entry, when=when, why=why)
+
+
 def _resolve_knob(
     entry: KnobEntry, facts: Mapping[str, Any], default: Value, restrictions: Restrictions
 ) -> ResolvedKnob:
@@ -141,6 +170,9 @@ def _resolve_knob(
         wanted = restrictions.values[entry.id]
         asked = f"--set {entry.id}={','.join(map(str, wanted))}"
         searched = (default, *_asked(knob, wanted, default, known, dropped))
+    own = [k for k in restrictions.fixed if FRAMEWORK in describe(k).engines]
+    if entry.id == ENGINE and own:  # which another engine does not have
+        asked, searched = f"--fix {own[0]}={restrictions.fixed[own[0]]}", (default,)
     if knob.changes_numerics and restrictions.numerics == "same":
         asked, searched = "--numerics same", (default,)
     if entry.id in restrictions.excluded:
@@ -192,6 +224,8 @@ def _evaluated(entry: KnobEntry, facts: Mapping[str, Any]) -> _Evaluated:
                 found.beside.append((raw.value, raw.when, raw.why))
             elif condition.holds(facts):
                 found.values.append(raw.value)
+                if raw.beside:
+                    found.beside.append((raw.value, raw.beside, raw.why_beside))
             else:
                 found.dropped.append((raw.value, raw.why))
                 found.substitutes += [(raw.value, other) for other in raw.substitutes()]

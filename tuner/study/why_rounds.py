@@ -224,7 +224,7 @@ class _Measuring:
         expected_s = self.round_s * len(compared) / len(arms.both())
         while len(self.rounds) < n_rounds and self._left_s() > expected_s:
             began_s = self._store.used_s()
-            found = self._profiled_round(compared, 1 + len(self.rounds))
+            found = self._profiled_round(compared, 1 + len(self.rounds), arms.baseline)
             if found is None:
                 return
             baseline = found.get(arms.baseline) if arms.baseline else None
@@ -234,24 +234,27 @@ class _Measuring:
             self._listen(TimeLeft(self._left_s()))
 
     def _profiled_round(
-        self, arms: list[Configuration], number: int
+        self, arms: list[Configuration], number: int, optional: Configuration | None
     ) -> dict[Configuration, Seen] | None:
-        """Measure one round; None if the time was up. Raises NothingMeasured if an arm fails."""
+        """Measure one round; None if the time was up.
+
+        Without `optional` if it fails; raises NothingMeasured if another arm does.
+        """
         renamed = [arm for arm in arms if _is_compiled(arm)]
         timed = self._round(arms, number, [arm for arm in arms if arm not in renamed])
         profiled = dict(timed)
         if renamed:
             profiled |= self._round(renamed, number, renamed, Purpose.PROFILE)
+        found = {arm: Seen(timed[arm], profiled[arm]) for arm in arms}
         for arm in arms:
-            for record in (timed[arm], profiled[arm]):
-                if not _is_measured(record):
-                    if self._left_s() <= 0:
-                        return None
-                    raise NothingMeasured(f"{arm.label()}: {_reason(record)}")
-            profile = profiled[arm].profile
-            if profile is None or not any(each.seconds for each in profile.operators):
-                raise NothingMeasured(f"{arm.label()}: no profile ({_reason(profiled[arm])})")
-        return {arm: Seen(timed[arm], profiled[arm]) for arm in arms}
+            fault = _fault(found[arm])
+            if fault and arm == optional:
+                del found[arm]
+            elif fault and self._left_s() <= 0:
+                return None
+            elif fault:
+                raise NothingMeasured(f"{arm.label()}: {fault}")
+        return found
 
     def _scale(self, arms: Arms) -> None:
         """Measure rounds of the configuration, on one core, and at half its batch."""
@@ -284,6 +287,17 @@ class _Measuring:
             arms, number, purpose, noise=_NOISE, seconds=0.0, profiled=profiled
         )
         return dict(zip(arms, records, strict=True))
+
+
+def _fault(seen: Seen) -> str:
+    """Say why a configuration was not measured, or not profiled; empty if it was."""
+    for record in seen:
+        if not _is_measured(record):
+            return _reason(record)
+    profile = seen.profiled.profile
+    if profile is None or not any(each.seconds for each in profile.operators):
+        return f"no profile ({_reason(seen.profiled)})"
+    return ""
 
 
 def _is_measured(record: LaunchRecord) -> bool:

@@ -6,7 +6,9 @@ beaten by a convolution; so several are tried, and the fastest repetition counts
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable
+from pathlib import Path
 
 from tuner.record.protocol import MeasureBest
 from tuner.record.why import HostBest
@@ -19,8 +21,11 @@ _MOST_S = 0.7
 _MOST_OF_ALL_S = 5.0
 """Seconds after which no further operator is tried: without instructions for bf16, its products
 take hundreds of times as long as in fp32."""
-_STREAMED_BYTES = 1 << 28
-"""Of an array: beyond the caches of nearly all CPUs, and three of them fit into a small host."""
+_LEAST_STREAMED_BYTES = 1 << 28
+_BEYOND_CACHES = 2
+"""Of an array, over all last-level caches together: what is read again must not lie in them."""
+_MOST_OF_MEMORY = 1 / 16
+"""Of the host's memory, an array; there are three of them."""
 
 
 def measure_best(order: MeasureBest, tell: Callable[[str], None]) -> HostBest:
@@ -35,8 +40,30 @@ def measure_best(order: MeasureBest, tell: Callable[[str], None]) -> HostBest:
     with adapter.work.running():
         for dtype in order.dtypes:
             flops[dtype], fastest[dtype] = _best(adapter.microbenchmarks.products(dtype), clock)
-        bytes_per_s, stream = _best(adapter.microbenchmarks.streams(_STREAMED_BYTES), clock)
+        try:
+            streams = adapter.microbenchmarks.streams(_streamed_bytes())
+            bytes_per_s, stream = _best(streams, clock)
+        except adapter.build.out_of_memory_errors():
+            bytes_per_s, stream = 0.0, ""
     return HostBest(flops, fastest, bytes_per_s, stream)
+
+
+def _streamed_bytes(root: Path = Path("/")) -> int:
+    """Return the bytes of an array that the caches of this host do not hold."""
+    caches: dict[str, tuple[int, int]] = {}
+    for folder in root.glob("sys/devices/system/cpu/cpu[0-9]*/cache/index[0-9]*"):
+        try:
+            level, size, shared = (
+                (folder / name).read_text().strip() for name in ("level", "size", "shared_cpu_list")
+            )
+            found = int(level), int(size.removesuffix("K")) << 10
+        except (OSError, ValueError):  # a hypervisor may hide some of it
+            continue
+        caches[shared] = max(caches.get(shared, found), found)
+    last = max((level for level, _ in caches.values()), default=0)
+    n_bytes = _BEYOND_CACHES * sum(size for level, size in caches.values() if level == last)
+    most = int(_MOST_OF_MEMORY * os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+    return min(max(n_bytes, _LEAST_STREAMED_BYTES), most)
 
 
 def _best(candidates: Iterable[Microbenchmark], clock: Callable[[], float]) -> tuple[float, str]:

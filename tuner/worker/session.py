@@ -376,6 +376,8 @@ class Session(LoadedModel):
         """Build the default, and count the operations and bytes of its operators."""
         self._load(order.model, order.framework, order.seed, device=order.device)
         fw = self.framework
+        if self._spec.n_shapes() > 1:
+            return ModelWork((), "inputs of several shapes are not counted")
         fw.build.place({})
         batch = self._spec.reference_batch
         arrays = self._inputs(0, batch)

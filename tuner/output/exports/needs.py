@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tuner.engines import ENGINES, EngineEntry
 from tuner.errors import UsageError
 from tuner.frameworks import FRAMEWORKS
 from tuner.output.exports.preloads import libraries, needed
@@ -11,6 +12,7 @@ from tuner.record.load import TRAINING
 from tuner.record.recommendation import Placement, Recommendation
 from tuner.record.workload import CUDA
 from tuner.space.catalogue import is_applied_inside
+from tuner.space.knobs_of.engines import ENGINE
 from tuner.space.knobs_of.launch import CPUS, MAX_WAIT
 
 _COMPILED = ("torch.compile.mode", "torch.export.mode")
@@ -89,13 +91,24 @@ def needs_compiler(recommendation: Recommendation) -> bool:
     return any(setting.knob in _COMPILED for setting in recommendation.settings)
 
 
+def _engine(recommendation: Recommendation) -> EngineEntry | None:
+    """Return the engine that carries out the model instead of its framework; None for none."""
+    settings = {setting.knob: setting.value for setting in recommendation.settings}
+    return ENGINES.get(str(settings.get(ENGINE)))
+
+
 def on_the_image(recommendation: Recommendation) -> list[str]:
     """Write what must be installed where the program runs."""
     lines = [needed(library) for library in libraries(recommendation)]
     if needs_compiler(recommendation):
         lines.append("needs a C++ compiler (g++) where the program runs, which compiles there")
+    own: tuple[str, ...] = ()
+    if entry := _engine(recommendation):
+        lines.append(f"needs {entry.title}: {entry.install}")
+        own = entry.distributions
     if versions := recommendation.versions:
-        telling = ("python", *FRAMEWORKS[recommendation.workload.framework].distributions)
+        distributions = FRAMEWORKS[recommendation.workload.framework].distributions
+        telling = ("python", *distributions, *own)
         shown = ", ".join(f"{name} {versions[name]}" for name in sorted(versions)
                           if name in telling)  # fmt: skip
         told = "for" if recommendation.is_expected else "measured with"

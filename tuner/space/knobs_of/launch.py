@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tuner.engines import FRAMEWORK
 from tuner.space.knob import (
     AT_LEAST_1,
     Applies,
@@ -54,6 +55,7 @@ KNOBS = (
         "OpenMP runtime, by LD_PRELOAD",
         frameworks=("torch",),
         domain=one_of("libgomp", *PRELOADED[OPENMP]),
+        engines=(FRAMEWORK,),
     ),
     Knob(
         CPUS,

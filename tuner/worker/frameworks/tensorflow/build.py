@@ -6,9 +6,11 @@ with a fixed signature, no XLA, variables not frozen, fp32.
 
 from __future__ import annotations
 
+import os
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -45,6 +47,18 @@ class TensorFlowBuild(NoWeightCache, OnTheCpu):
         """Threads that appeared with the pools, by their name."""
         self.n_placed = 0
         """How often a model was placed: functions of an earlier one do not serve the next."""
+
+    @property
+    def n_threads(self) -> int:
+        """How many threads compute an operator in another engine.
+
+        As many as the pool has if a setting says so; else the physical cores that are allowed: the
+        pool has a thread for each of their hardware threads.
+        """
+        allowed = os.sched_getaffinity(0)
+        cores = {_siblings_of(cpu) for cpu in allowed}
+        is_set = "env.TF_NUM_INTRAOP_THREADS" in self.settings
+        return (self.pools["intra"] if is_set else 0) or len(cores)
 
     def start(self, settings: Mapping[str, Value]) -> None:
         """Import TensorFlow and create its thread pools, counting the threads that appear."""
@@ -177,3 +191,11 @@ def _is_fresh(norm: Any) -> bool:
     """Tell whether a batch norm has the statistics that it was made with: it saw no data yet."""
     mean, variance = norm.moving_mean.numpy(), norm.moving_variance.numpy()
     return not mean.any() and bool((variance == 1).all())
+
+
+def _siblings_of(cpu: int) -> str:
+    """Return the hardware threads of a CPU's core, as the kernel lists them; itself if unknown."""
+    try:
+        return Path(f"/sys/devices/system/cpu/cpu{cpu}/topology/core_cpus_list").read_text()
+    except OSError:
+        return str(cpu)

@@ -11,6 +11,7 @@ from tuner.record.configuration import Value
 from tuner.record.launch import ReadBack
 from tuner.record.why import ModelWork
 from tuner.record.workload import Parameter
+from tuner.worker import engines
 from tuner.worker.frameworks import Array
 from tuner.worker.frameworks.tensorflow import knobs
 from tuner.worker.frameworks.tensorflow.build import TensorFlowBuild
@@ -29,8 +30,14 @@ class TensorFlowEvidence:
     def read_back(self, settings: Mapping[str, Value], *, traces: bool = True) -> list[ReadBack]:
         """Report what is in force, for every knob of TensorFlow."""
         work = self._work
+        seen_there = work.engine.read_back() if work.engine else []
         seen = knobs.Seen(
-            self._build.tf, dict(settings), self._build.pools, work.execution, work.n_variables
+            self._build.tf,
+            dict(settings),
+            self._build.pools,
+            work.execution,
+            work.n_variables,
+            {i.knob: i for i in (*engines.unused(settings), *seen_there)},
         )
         found = (way.read(seen) for way in knobs.ADAPTERS.values())
         return [item for item in found if item is not None]

@@ -8,6 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from tuner.engines import FRAMEWORK
+from tuner.space.knobs_of.engines import ENGINE
+from tuner.worker.engines import Engine
 from tuner.worker.frameworks import Array, OnTheClock
 from tuner.worker.frameworks.outputs import no_output, not_comparable
 from tuner.worker.frameworks.prepared import (
@@ -19,6 +22,7 @@ from tuner.worker.frameworks.prepared import (
     seen_as,
 )
 from tuner.worker.frameworks.tensorflow.build import TensorFlowBuild
+from tuner.worker.frameworks.tensorflow.engine_form import carried_out
 from tuner.worker.frameworks.tensorflow.executed import Execution, collected
 
 
@@ -30,6 +34,8 @@ class TensorFlowInference(OnTheClock):
         self._functions: dict[tuple[Any, ...], Any] = {}
         self.execution = Execution()
         """The graphs of the last new function, from its first call."""
+        self.engine: Engine | None = None
+        """The engine of the last function; None for TensorFlow itself."""
         self.n_variables = 0
         """The variables that the last function captured."""
 
@@ -109,8 +115,10 @@ class TensorFlowInference(OnTheClock):
 
     @property
     def folds_weights(self) -> bool:
-        """Whether variables are constants of the graph."""
-        return bool(self._build.settings.get("tensorflow.frozen"))
+        """Whether variables are constants of the graph, or of a converted model."""
+        settings = self._build.settings
+        is_converted = settings.get(ENGINE, FRAMEWORK) != FRAMEWORK
+        return is_converted or bool(settings.get("tensorflow.frozen"))
 
     def prepared(self, call: Caller) -> Any:
         """Return a Keras model of the model's own class, or a function, with other calls."""
@@ -149,7 +157,7 @@ class TensorFlowInference(OnTheClock):
         return traced
 
     def _trace(self, tensors: Sequence[Any], forward: Callable[..., Any]) -> tuple[Any, Any]:
-        """Trace one concrete function; freeze it, and compile it with XLA, if that is set.
+        """Trace one concrete function; freeze it, compile it with XLA, or convert it, if set.
 
         Return it and the structure of its outputs, which a frozen one has lost. Freezing inlines
         the function and loses its jit_compile, so that XLA wraps the frozen one.
@@ -157,6 +165,12 @@ class TensorFlowInference(OnTheClock):
         freezes = bool(self._build.settings.get("tensorflow.frozen"))
         compiles = bool(self._build.settings.get("tensorflow.jit_compile"))
         specs = [self._tf.TensorSpec(t.shape, t.dtype) for t in tensors]
+        if self._build.settings.get(ENGINE, FRAMEWORK) != FRAMEWORK:
+            carried = carried_out(
+                self._tf, specs, forward, self._build.settings, self._build.n_threads
+            )
+            self.engine, self.n_variables = carried.engine, 0
+            return carried.function, carried.structure
 
         def concrete(function: Any, jit: bool) -> Any:
             traced = self._tf.function(function, jit_compile=jit or None, autograph=False)

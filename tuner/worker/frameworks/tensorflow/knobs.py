@@ -11,8 +11,10 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from tuner.engines import FRAMEWORK
 from tuner.record.configuration import Value
 from tuner.record.launch import ReadBack
+from tuner.space.knobs_of.engines import ENGINE, KNOBS
 from tuner.worker.evidence.process import threads_by_name
 from tuner.worker.frameworks import Setter, products
 from tuner.worker.frameworks.tensorflow.executed import Execution, multiplications
@@ -47,6 +49,8 @@ class Seen(NamedTuple):
     execution: Execution
     n_variables: int
     """The variables that the function captured."""
+    engine: dict[str, ReadBack]
+    """The report of another engine, by knob; empty if TensorFlow carries out the model."""
 
     @property
     def n_xla_threads(self) -> int:
@@ -173,7 +177,18 @@ def _fpmath(seen: Seen) -> ReadBack | None:
     return products.read_back(_FPMATH, seen.asked[_FPMATH], multiplications(seen.tf))
 
 
+def _engine(seen: Seen) -> ReadBack:
+    own = ReadBack(ENGINE, seen.asked.get(ENGINE), FRAMEWORK, "effective", "a concrete function")
+    return seen.engine.get(ENGINE, own)
+
+
+def _of_engine(knob: str) -> KnobAdapter:
+    return KnobAdapter(lambda seen: seen.engine.get(knob))
+
+
 ADAPTERS: dict[str, KnobAdapter] = {
+    **{knob.id: _of_engine(knob.id) for knob in KNOBS},
+    ENGINE: KnobAdapter(_engine),
     _INTRA: _pool(_INTRA, "intra", "threads that appeared when the pools were created"),
     _INTER: _pool(_INTER, "tf_Compute", "threads named tf_Compute"),
     FROZEN: KnobAdapter(_frozen),

@@ -8,6 +8,7 @@ unknown.
 from __future__ import annotations
 
 import math
+import re
 from collections import defaultdict
 from collections.abc import Callable, Collection
 from typing import Any
@@ -24,6 +25,10 @@ _LOOK_UPS = frozenset({"Gather", "GatherV2", "GatherNd", "ResourceGather"})
 """Operators that read of a table what they return, and no more."""
 _CALLS = {"PartitionedCall": "f", "StatefulPartitionedCall": "f"}
 _LOOPS = ("While", "StatelessWhile")
+_BRANCHES = ("If", "StatelessIf", "Case", "StatelessCase", "Switch", "Enter")
+"""Operators behind which other operators lie, or not."""
+_MULTIPLYING = re.compile(r"matmul|conv(?!ert)|lstm|gru|einsum", re.IGNORECASE)
+"""Names of operators that multiply, whether there is a formula for them or not."""
 _ITERATIONS = 1
 """The input of a loop that holds the most iterations; -1: as many as its condition says."""
 
@@ -88,6 +93,9 @@ class _Counting:
     def _operator(self, op: Any, times: int, given: Collection[str]) -> None:
         kind = op.type
         self.of_items[kind] += 0
+        if kind in _BRANCHES or (kind not in _FORMULAS and _MULTIPLYING.search(kind)):
+            self.unknown.add(kind)
+            return
         try:
             self.flops[kind] += times * _flops(op)
             inputs = op.outputs if kind in _LOOK_UPS else op.inputs

@@ -9,6 +9,7 @@ from tuner.record.configuration import Value
 from tuner.record.launch import ReadBack
 from tuner.record.why import ModelWork
 from tuner.record.workload import Parameter
+from tuner.worker import engines
 from tuner.worker.evidence.openmp import of_openmp
 from tuner.worker.frameworks import Array
 from tuner.worker.frameworks.torch import knobs
@@ -37,7 +38,7 @@ class TorchEvidence:
             build.model,
             dict(settings),
             build.device.account(build.torch, self._traced_call(), traces=traces),
-            {item.knob: item for item in build.form.read_back()},
+            {i.knob: i for i in (*engines.unused(settings), *build.form.read_back())},
             autocast=autocast,
             traces=traces,
             updates=self._work.updates(),

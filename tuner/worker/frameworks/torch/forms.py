@@ -15,18 +15,21 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
+from tuner.engines import FRAMEWORK
 from tuner.record.configuration import Value
 from tuner.record.launch import ReadBack
+from tuner.space.knobs_of import engines
+from tuner.space.knobs_of.engines import ENGINE
+from tuner.worker.engines.conversion import PACKAGES
+from tuner.worker.frameworks.torch.engine_form import EngineForm
 from tuner.worker.frameworks.torch.flattened import Flattened
 
 COMPILE, CPP_WRAPPER = "torch.compile.mode", "torch.compile.cpp_wrapper"
-PACKAGES = "TUNE_FRAMEWORK_PACKAGES"
-"""Variable of a study's workers: the folder where ahead-of-time packages are kept."""
 AUTOTUNE = "torch.compile.max_autotune"
 GRAPHS = "torch.compile.cuda_graphs"
 """On a card only; read back from what the host launches there."""
 JIT, EXPORT = "torch.jit.mode", "torch.export.mode"
-KNOBS = (COMPILE, AUTOTUNE, CPP_WRAPPER, JIT, EXPORT)
+KNOBS = (COMPILE, AUTOTUNE, CPP_WRAPPER, JIT, EXPORT, *(knob.id for knob in engines.KNOBS))
 """Settings that choose the form in which a model runs."""
 
 
@@ -50,6 +53,8 @@ class Form(Protocol):
 
 def form_of(torch: Any, model: Any, settings: Mapping[str, Value]) -> Form:
     """Return the form that the settings ask for; at most one of them is set."""
+    if settings.get(ENGINE, FRAMEWORK) != FRAMEWORK:
+        return _InEngine(torch, model, settings)
     if JIT in settings:
         return _Script(torch, model, settings)
     if EXPORT in settings:
@@ -62,7 +67,8 @@ def form_of(torch: Any, model: Any, settings: Mapping[str, Value]) -> Form:
 def _others(*but: str) -> list[ReadBack]:
     """Return the read-backs of the forms that are not in use."""
     off: dict[str, Value] = {
-        COMPILE: "off", AUTOTUNE: False, CPP_WRAPPER: False, JIT: "off", EXPORT: "off"
+        COMPILE: "off", AUTOTUNE: False, CPP_WRAPPER: False, JIT: "off", EXPORT: "off",
+        ENGINE: FRAMEWORK,
     }  # fmt: skip
     how = "the program does not use it"
     return [ReadBack(k, None, v, "effective", how) for k, v in off.items() if k not in but]
@@ -80,6 +86,13 @@ class _Eager:
 
     def read_back(self) -> list[ReadBack]:
         return _others()
+
+
+class _InEngine(EngineForm):
+    def read_back(self) -> list[ReadBack]:
+        """Ask the engine."""
+        own = super().read_back()
+        return [*_others(*(item.knob for item in own)), *own]
 
 
 class _Compiled:

@@ -14,7 +14,7 @@ from tuner.worker.frameworks.outputs import tensors_in
 from tuner.worker.frameworks.prepared import Arguments, Caller, Unfit, seen_as
 from tuner.worker.frameworks.torch.build import TorchBuild
 from tuner.worker.frameworks.torch.flattened import CONSTANTS
-from tuner.worker.frameworks.torch.forms import GRAPHS
+from tuner.worker.frameworks.torch.forms import GRAPHS, Form
 
 
 class _Weights:
@@ -68,6 +68,9 @@ class TorchInference(OnTheClock):
     def __init__(self, build: TorchBuild) -> None:
         self._build = build
         self._weights: _Weights | None = None
+        self._built_by: Form | None = None
+        self._built: dict[Hashable, Callable[..., Any]] = {}
+        """Functions of the last form, by shapes, types and layouts of their tensors."""
         self.last_call: Callable[[], Any] | None = None
         """What `program` bound last: the call that evidence is taken from."""
 
@@ -161,10 +164,22 @@ class TorchInference(OnTheClock):
     def program(self, arrays: Sequence[Array]) -> Callable[[], Any]:
         """Bind tensors that lie on the device; a call returns when its outputs are ready there."""
         tensors = tuple(self.given(self._build.torch.from_numpy(array)) for array in arrays)
-        function = self._build.form.function(tensors, {})
+        function = self._function_of(tensors)
         call = self._build.device.ended(self._build.torch, lambda: function(*tensors))
         self.last_call = call
         return call
+
+    def _function_of(self, tensors: tuple[Any, ...]) -> Callable[..., Any]:
+        """Return the placed model as a function of such tensors, built once for each shape."""
+        form = self._build.form
+        if not form.is_built:
+            return form.function(tensors, {})
+        if self._built_by is not form:
+            self._built_by, self._built = form, {}
+        key = tuple((t.shape, t.dtype, t.stride()) for t in tensors)
+        if key not in self._built:
+            self._built[key] = form.function(tensors, {})
+        return self._built[key]
 
     def loading(self) -> list[ReadBack]:
         """Report nothing: a service is given its inputs."""

@@ -342,7 +342,7 @@ def _of_loader(knob: str) -> KnobAdapter:
 
 
 def _of_form(knob: str) -> KnobAdapter:
-    return KnobAdapter(lambda seen: seen.forms[knob])
+    return KnobAdapter(lambda seen: seen.forms.get(knob))
 
 
 _ON_THE_CPU: dict[str, KnobAdapter] = {

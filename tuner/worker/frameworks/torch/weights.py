@@ -15,8 +15,8 @@ from typing import Any
 
 from tuner.record.configuration import Value
 from tuner.record.launch import ReadBack
+from tuner.worker.engines.conversion import PACKAGES
 from tuner.worker.evidence.process import mapped_file
-from tuner.worker.frameworks.torch.forms import PACKAGES
 
 WEIGHTS = "torch.weights"
 _MOST = 0.9

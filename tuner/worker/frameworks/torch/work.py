@@ -6,8 +6,9 @@ work at all. The dispatched operators are therefore checked as well.
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from typing import Any
 
 from tuner.record.why import OperatorWork
@@ -22,6 +23,9 @@ _WHOLE_LAYERS = frozenset(
     }
 )
 """Layers that are one operator, with products inside."""
+_MULTIPLYING = re.compile(r"::(_?addmv|mv|dot|vdot|inner|_int_mm|_addmm_activation|_?\w*conv\w*|"
+                          r"\w*matmul\w*|\w*_?mm|\w*linear)$")  # fmt: skip
+"""Names of operators that multiply, whether the counter knows them or not."""
 _LOOK_UPS = ("aten::embedding", "aten::_embedding_bag", "aten::index_select", "aten::gather")
 """Operators that read of a table what they return, and no more."""
 
@@ -79,10 +83,12 @@ def operators(
         call()
     counted = counter.get_flop_counts().get("Global", {})
     flops = {packet._qualified_op_name: int(value) for packet, value in counted.items()}
+    # some are no operators, and have no such name
+    known = {getattr(each, "_qualified_op_name", "") for each in counter.flop_registry}
     return [
         OperatorWork(
             name,
-            flops.get(name, 0) / batch if _is_counted(name) else None,
+            flops.get(name, 0) / batch if _is_counted(name, known) else None,
             n_bytes / batch,
             float(of_parameters[name]),
         )
@@ -90,8 +96,11 @@ def operators(
     ]
 
 
-def _is_counted(name: str) -> bool:
-    return name not in _WHOLE_LAYERS and name.partition("::")[0] in _COUNTED_IN
+def _is_counted(name: str, known: Container[str]) -> bool:
+    """Tell whether all operations of an operator are counted; known: those with a formula."""
+    if name in _WHOLE_LAYERS or name.partition("::")[0] not in _COUNTED_IN:
+        return False
+    return name in known or _MULTIPLYING.search(name) is None
 
 
 def _formulas(torch: Any) -> dict[Any, Callable[..., Any]]:

@@ -1,0 +1,94 @@
+"""OpenVINO on the CPU: a thread has one request at a time; more in flight are more instances.
+
+By itself it computes in bf16 where the processor has it: fp32 is set for what must keep its
+precision. It does not see quotas (openvinotoolkit/openvino#37838): the number of threads is always
+set.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from tuner.engines import OPENVINO
+from tuner.record.configuration import Value
+from tuner.record.launch import ReadBack
+from tuner.space.knobs_of.engines import ENGINE, HINT, PINNING, PRECISION, THREADS
+from tuner.worker.frameworks import Array
+
+_THREADS, _PRECISION = "INFERENCE_NUM_THREADS", "INFERENCE_PRECISION_HINT"
+_HINT, _PINNING = "PERFORMANCE_HINT", "ENABLE_CPU_PINNING"
+_TYPES = {"float": "f32", "f32": "f32", "float32": "f32", "bfloat16": "bf16", "bf16": "bf16"}
+"""How it names element types."""
+
+
+def imported() -> Any:
+    """Import OpenVINO without its telemetry, which sends usage data until one opts out."""
+    if "openvino" not in sys.modules:
+        sys.modules.setdefault("openvino_telemetry", None)  # type: ignore[arg-type]  # as if absent
+    import openvino
+
+    return openvino
+
+
+class OpenVino:
+    """A compiled model, with a request for each thread that calls it."""
+
+    def __init__(self, path: Path, settings: Mapping[str, Value], n_threads: int) -> None:
+        openvino = imported()
+        self._settings = settings
+        properties: dict[str, Any] = {
+            _THREADS: int(settings.get(THREADS, n_threads)),
+            _PRECISION: str(settings.get(PRECISION, "f32")),
+            _HINT: str(settings.get(HINT, "LATENCY")),
+        }
+        if PINNING in settings:
+            properties[_PINNING] = bool(settings[PINNING])
+        core = openvino.Core()
+        self._compiled = core.compile_model(str(path), "CPU", properties)
+        self._own = threading.local()
+
+    def run(self, arrays: Sequence[Array]) -> list[Array]:
+        """Infer; the inputs are read where they lie, the outputs copied from the request's."""
+        request = getattr(self._own, "request", None)
+        if request is None:  # a request takes one call at a time: each thread has its own
+            request = self._own.request = self._compiled.create_infer_request()
+        found = request.infer(list(arrays), share_inputs=True)
+        return [found[i] for i in range(len(found))]
+
+    def read_back(self) -> list[ReadBack]:
+        """Ask the compiled model for its properties."""
+        asked, get = self._settings, self._compiled.get_property
+        type_ = str(get(_PRECISION).get_type_name())
+        precision = _TYPES.get(type_, type_)
+        hint = str(get(_HINT)).rpartition(".")[2].upper()
+        n_streams = get("NUM_STREAMS")
+        return [
+            ReadBack(
+                ENGINE,
+                asked[ENGINE],
+                OPENVINO,
+                "effective",
+                f"a model compiled for {', '.join(get('EXECUTION_DEVICES'))}, {n_streams} streams",
+            ),
+            # in what type it computes is its own choice; the others are what it was given
+            ReadBack(
+                PRECISION, asked.get(PRECISION), precision, "effective", f"{_PRECISION}={type_}"
+            ),
+            *(
+                ReadBack(knob, asked.get(knob), value, "accepted", f"{name}={value}")
+                for knob, name, value in (
+                    (THREADS, _THREADS, int(get(_THREADS))),
+                    (HINT, _HINT, hint),
+                    (PINNING, _PINNING, bool(get(_PINNING))),
+                )
+            ),
+        ]
+
+
+def load(path: Path, settings: Mapping[str, Value], n_threads: int) -> OpenVino:
+    """Compile an intermediate representation."""
+    return OpenVino(path, settings, n_threads)

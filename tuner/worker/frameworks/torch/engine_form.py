@@ -1,0 +1,81 @@
+"""A PyTorch model that another engine carries out."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import logging
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from tuner.engines import ONNX_RUNTIME
+from tuner.record.configuration import Value
+from tuner.record.launch import ReadBack
+from tuner.space.knobs_of.engines import ENGINE
+from tuner.worker import engines
+from tuner.worker.engines import openvino_engine
+from tuner.worker.engines.conversion import converted
+from tuner.worker.frameworks.torch.flattened import Flattened
+
+
+class EngineForm:
+    """Converted for the shapes of its arguments; it takes and returns the framework's tensors."""
+
+    is_built = True
+
+    def __init__(self, torch: Any, model: Any, settings: Mapping[str, Value]) -> None:
+        self._torch = torch
+        self._model = model
+        self._settings = settings
+        self._engine: engines.Engine | None = None
+
+    def function(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Callable[..., Any]:
+        name = str(self._settings[ENGINE])
+        engines.check_installed(name)
+        flat = Flattened(self._torch, self._model, args, kwargs)
+        flat.call_once()  # exporters turn numbers among the outputs into tensors
+        write = _to_onnx if name == ONNX_RUNTIME else _to_openvino
+        shapes = [(tuple(t.shape), str(t.dtype)) for t in flat.tensors]
+        with converted(self._settings, shapes, lambda path: write(self._torch, flat, path)) as path:
+            self._engine = engine = engines.load(
+                path, self._settings, self._torch.get_num_threads()
+            )
+        from_numpy = self._torch.from_numpy
+
+        def called(*tensors: Any) -> list[Any]:
+            return [from_numpy(each) for each in engine.run([t.numpy() for t in tensors])]
+
+        return flat.with_structure(called)
+
+    def read_back(self) -> list[ReadBack]:
+        """Ask the engine."""
+        return [] if self._engine is None else self._engine.read_back()
+
+
+def _to_onnx(torch: Any, flat: Flattened, path: Path) -> None:
+    with _quiet():
+        program = torch.onnx.export(flat.module, flat.tensors, dynamo=True, verbose=False)
+        program.save(str(path))
+
+
+def _to_openvino(torch: Any, flat: Flattened, path: Path) -> None:
+    openvino = openvino_engine.imported()
+    with _quiet():
+        exported = torch.export.export(flat.module, flat.tensors)
+        model = openvino.convert_model(exported)
+        openvino.save_model(model, str(path), compress_to_fp16=False)
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Silence what exporters print at every model: progress, and warnings about themselves."""
+    logger = logging.getLogger("torch.onnx")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings(action="ignore"), contextlib.redirect_stdout(io.StringIO()):
+            yield
+    finally:
+        logger.setLevel(level)
