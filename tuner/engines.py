@@ -22,7 +22,9 @@ class EngineEntry(msgspec.Struct, frozen=True):
     title: str
     """Its name in sentences."""
     packages: tuple[str, ...]
-    """What can be imported where it and its converter are installed."""
+    """What can be imported where it is installed."""
+    converters: Mapping[str, tuple[str, ...]]
+    """What converts models for it, by framework."""
     distributions: tuple[str, ...]
     """Distributions whose versions change its results."""
 
@@ -36,12 +38,14 @@ ENGINES: Mapping[str, EngineEntry] = MappingProxyType(
     {
         ONNX_RUNTIME: EngineEntry(
             title="ONNX Runtime",
-            packages=("onnxruntime", "onnx", "onnxscript", "tf2onnx"),
+            packages=("onnxruntime", "onnx"),
+            converters={"torch": ("onnxscript",), "tensorflow": ("tf2onnx",)},
             distributions=("onnxruntime", "onnx", "onnxscript", "tf2onnx"),
         ),
         OPENVINO: EngineEntry(
             title="OpenVINO",
             packages=("openvino",),
+            converters={},
             distributions=("openvino",),
         ),
     }

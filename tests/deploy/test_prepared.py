@@ -71,7 +71,13 @@ def test_a_program_works_with_the_prepared_model_as_with_its_own(
     "name",
     [
         pytest.param(name, marks=needs(name.partition("_")[0]))
-        for name in ("torch_threads", "torch_weights", "torch_structures", "tensorflow_predict")
+        for name in (
+            "torch_threads",
+            "torch_weights",
+            "torch_structures",
+            "tensorflow_predict",
+            "tensorflow_many_outputs",
+        )
     ],
 )
 def test_so_it_does_where_another_engine_carries_it_out(

@@ -124,8 +124,9 @@ def convert(path):
     openvino.save_model(model, str(path))
 
 with converted({"engine.name": "openvino"}, [], convert) as path:
-    engine = load(path, {"engine.name": "openvino"}, 1)
-print(engine.run([-torch.ones(2, 3).numpy()])[0].sum())
+    example = [-torch.ones(2, 3).numpy()]
+    engine = load(path, {"engine.name": "openvino"}, 1, example, 1)
+print(engine.run(example)[0].sum())
 """
 
 

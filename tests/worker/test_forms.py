@@ -75,6 +75,10 @@ class Found(Structured):  # one output, of as many rows as the input's values te
     def forward(self, x):
         return {"found": torch.nonzero(self.first(x)[:, 0] > -100)}
 
+class Two(nn.Module):  # what is given the same tensor twice at first
+    def forward(self, a, b):
+        return a - 2 * b
+
 class Script(nn.Module):
     def forward(self, x: torch.Tensor, scale: float = 1.0) -> dict[str, torch.Tensor]:
         return {"y": x * scale}
@@ -120,6 +124,9 @@ def run(settings):
                 given = adapter.work.arguments(args, kwargs)  # however its tensors lie in memory
                 same(function(*given.args, **given.kwargs), model(*args, **kwargs))
         found = {item.knob: item.observed for item in adapter.build.form.read_back()}
+        x, y = torch.randn(3, 8), torch.randn(3, 8)
+        twice = built(Two(), settings, (x, x), {})
+        same(twice(x, y), x - 2 * y)
         assert all(v == "optimize" or found[k] == v for k, v in settings.items()), found
         if "torch.jit.mode" in settings:
             script = torch.jit.script(Script())

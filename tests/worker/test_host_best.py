@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
 
 from tuner.galleries import MODELS
+from tuner.host.limits import read_memory
 from tuner.launchers.asking import Deadline, ask
 from tuner.record.protocol import MeasureBest
 from tuner.record.why import HostBest
@@ -32,7 +32,7 @@ def test_an_array_is_larger_than_all_last_level_caches(tmp_path: Path) -> None:
             own = str(cpu) if level == 1 else shared
             for name, value in (("level", level), ("size", size), ("shared_cpu_list", own)):
                 (folder / name).write_text(f"{value}\n")
-    most = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 16
+    most = read_memory() // 16
     assert _streamed_bytes(tmp_path) == pytest.approx(min(2 * 2 * 384 * 2**20, most), abs=1)
     assert _streamed_bytes(tmp_path / "none") == min(2**28, most)
 

@@ -48,9 +48,11 @@ _SMALL = 0.005
 _HIDDEN = 0.1
 """Time in kernels of unknown class, as a share of that in products, from which no efficiency is
 stated."""
-_CONVERTING = ("torch.dtype", "tensorflow.keras_policy", "tensorflow.auto_mixed_precision")
+_CONVERTING = (
+    "torch.dtype", "torch.autocast", "tensorflow.keras_policy", "tensorflow.auto_mixed_precision"
+)  # fmt: skip
 _NARROW = ("bf16", "fp16", "mixed_bfloat16")
-"""Settings under which tensors are stored in the type in which products are computed."""
+"""Settings under which products read and write tensors of the type in which they compute."""
 _DEFAULT_S, _TUNED_S = attrgetter("default_s"), attrgetter("tuned_s")
 
 

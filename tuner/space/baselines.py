@@ -111,7 +111,8 @@ def resolve_one(
     if impossible:
         return unusable(name, source, impossible, lacking)
     unknown = [knob for knob in settings if knob not in space.by_id and knob not in free]
-    ignored = space.dead(settings, is_literal=is_literal)
+    ignored = space.dead({**space.fixed_by_user(), **settings}, is_literal=is_literal)
+    ignored = [(knob, why) for knob, why in ignored if knob in settings]
     dead = [*missing, *(f"{k}={settings[k]}: {why}" for k, why in ignored)]
     dead += [f"{knob}={settings[knob]}: {_why_unknown(knob, workload)}" for knob in unknown]
     live = {knob: value for knob, value in settings.items() if knob not in unknown}

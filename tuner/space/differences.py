@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from tuner.engines import ENGINES
 from tuner.frameworks import DISTRIBUTIONS
 from tuner.host.identity import Host
 from tuner.record.identities import differing, said
@@ -51,7 +52,8 @@ def _matters(part: str, in_use: set[str], on_cpu: bool) -> bool:
     if whole == _GPUS:
         return not on_cpu
     if whole == "versions":
-        return name in DISTRIBUTIONS
+        entry = ENGINES.get(name)
+        return name in DISTRIBUTIONS or (entry is not None and name in in_use)
     return name in in_use if whole == "libraries" else whole not in _SELDOM
 
 

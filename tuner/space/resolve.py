@@ -101,7 +101,7 @@ def resolve_space(
     is_served = workload.means().is_served
     present = knob_ids(profile, [workload.framework], workload.card.form, workload.mode)
     entries = [_in_mode(entry, workload.mode) for entry in profile.knob if entry.id in present]
-    entries = [_in_engine(entry, host.engines if ENGINE in present else ()) for entry in entries]
+    entries = [_in_engine(entry, host.engines, entries[:i]) for i, entry in enumerate(entries)]
     entries += [
         KnobEntry(id=knob, values=[])  # a variable of the user's that no profile has
         for knob in dict.fromkeys((*restrictions.values, *restrictions.fixed))
@@ -133,13 +133,18 @@ def _in_mode(entry: KnobEntry, mode: str) -> KnobEntry:
     return msgspec.structs.replace(entry, values=[], when="false", why=why, search=False)
 
 
-def _in_engine(entry: KnobEntry, installed: Collection[str]) -> KnobEntry:
+def _in_engine(
+    entry: KnobEntry, installed: Collection[str], above: Iterable[KnobEntry]
+) -> KnobEntry:
     """Return a knob's entry with the engines that have it as a condition.
 
-    installed: the engines that the model can have; without any, it has its framework's settings.
+    installed: engines; without any, models have their framework's settings. above: the entries that
+    a condition may ask; a profile of the user's may not have those that choose an engine.
     """
-    engines = describe(entry.id).engines
-    if entry.id in SIZING and installed and not entry.alias_of:
+    engines, known = describe(entry.id).engines, {each.id for each in above}
+    if ENGINE not in known:
+        return entry
+    if entry.id in SIZING and installed and THREADS in known and not entry.alias_of:
         alone = f"{ENGINE} == '{FRAMEWORK}' or {THREADS} == '{UNSET}'"
         when = f"({alone}) and ({entry.when})" if entry.when else alone
         why = entry.why or "the engine's own number of threads is set"
@@ -170,9 +175,8 @@ def _resolve_knob(
         wanted = restrictions.values[entry.id]
         asked = f"--set {entry.id}={','.join(map(str, wanted))}"
         searched = (default, *_asked(knob, wanted, default, known, dropped))
-    own = [k for k in restrictions.fixed if FRAMEWORK in describe(k).engines]
-    if entry.id == ENGINE and own:  # which another engine does not have
-        asked, searched = f"--fix {own[0]}={restrictions.fixed[own[0]]}", (default,)
+    if own := _ruling_out(entry.id, restrictions, facts["workload.framework"]):
+        asked, searched = f"--fix {own}={restrictions.fixed[own]}", (default,)
     if knob.changes_numerics and restrictions.numerics == "same":
         asked, searched = "--numerics same", (default,)
     if entry.id in restrictions.excluded:
@@ -200,6 +204,14 @@ def _resolve_knob(
         follows=entry.follows,
         at_most=entry.at_most,
     )
+
+
+def _ruling_out(knob: str, restrictions: Restrictions, framework: str) -> str:
+    """Return a fixed knob of the framework that another engine would not have; empty if none."""
+    here = [k for k in restrictions.fixed if framework in (describe(k).frameworks or (framework,))]
+    if knob == ENGINE:
+        return next((k for k in here if FRAMEWORK in describe(k).engines), "")
+    return next((k for k in here if k in SIZING), "") if knob == THREADS else ""
 
 
 class _Evaluated(msgspec.Struct):

@@ -291,8 +291,18 @@ class Space:
         return ""
 
     def _is_dead(self, knob: ResolvedKnob, configuration: Configuration) -> bool:
-        probe = {**configuration.as_dict(), knob.id: knob.choices[0]}
-        return self.canonical(probe) == configuration
+        """Tell whether a knob has no effect beside the other settings, at its first choice.
+
+        One whose first choice alone is ruled out by them has.
+        """
+        value, set_ = knob.choices[0], configuration.as_dict()
+        if self.canonical({**set_, knob.id: value}) != configuration:
+            return False
+        if not any(same(value, conditional) for conditional, _, _ in knob.beside):
+            return True
+        facts = {**self._facts, **self.assignment(configuration), **self._instance_facts(set_)}
+        is_live = not self._why_dead(knob, facts)
+        return not (is_live and self._why_not(knob, value, facts, is_literal=False))
 
     def adjacent(self, configuration: Configuration) -> tuple[Configuration, ...]:
         """Return the feasible configurations that differ in one knob, in the order of the knobs.
@@ -319,4 +329,5 @@ class Space:
 
     def fixed_by_user(self) -> dict[str, Value]:
         """Return the values of --fix; other knobs may have a single choice as well."""
-        return {k.id: k.choices[0] for k in self.knobs if k.asked.startswith("--fix ")}
+        fixed = (k for k in self.knobs if k.asked.startswith(f"--fix {k.id}="))
+        return {k.id: k.choices[0] for k in fixed}

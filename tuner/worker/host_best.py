@@ -6,10 +6,10 @@ beaten by a convolution; so several are tried, and the fastest repetition counts
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+from tuner.host.limits import read_memory
 from tuner.record.protocol import MeasureBest
 from tuner.record.why import HostBest
 from tuner.worker.frameworks import Microbenchmark, framework
@@ -25,7 +25,7 @@ _LEAST_STREAMED_BYTES = 1 << 28
 _BEYOND_CACHES = 2
 """Of an array, over all last-level caches together: what is read again must not lie in them."""
 _MOST_OF_MEMORY = 1 / 16
-"""Of the host's memory, an array; there are three of them."""
+"""Of the memory that may be used, an array; there are three of them."""
 
 
 def measure_best(order: MeasureBest, tell: Callable[[str], None]) -> HostBest:
@@ -62,8 +62,7 @@ def _streamed_bytes(root: Path = Path("/")) -> int:
         caches[shared] = max(caches.get(shared, found), found)
     last = max((level for level, _ in caches.values()), default=0)
     n_bytes = _BEYOND_CACHES * sum(size for level, size in caches.values() if level == last)
-    most = int(_MOST_OF_MEMORY * os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
-    return min(max(n_bytes, _LEAST_STREAMED_BYTES), most)
+    return min(max(n_bytes, _LEAST_STREAMED_BYTES), int(_MOST_OF_MEMORY * read_memory()))
 
 
 def _best(candidates: Iterable[Microbenchmark], clock: Callable[[], float]) -> tuple[float, str]:

@@ -6,8 +6,10 @@ import json
 import shlex
 from collections.abc import Sequence
 
+from tuner.engines import EngineEntry
 from tuner.output.exports.needs import (
     comments,
+    engine_of,
     heading,
     needs_compiler,
     needs_gpu,
@@ -37,6 +39,8 @@ def render(recommendation: Recommendation, command: Sequence[str], source: str) 
     for library in needed:
         if library.pypi:
             lines += _from_pypi(library)
+    if (engine := engine_of(r)) is not None:
+        lines.append(f"RUN pip install {' '.join(_pinned(r, engine))}")
     paths = [library.in_image for library in needed]
     if paths:
         lines += comments(["the loader goes on without what it lacks: better to fail here"])
@@ -46,6 +50,12 @@ def render(recommendation: Recommendation, command: Sequence[str], source: str) 
         lines.append(f"CMD {json.dumps(list(command))}")
     lines += comments(_runs(r))
     return "\n".join(lines) + "\n"
+
+
+def _pinned(recommendation: Recommendation, engine: EngineEntry) -> list[str]:
+    """Return the distributions of an engine, as they were when it was measured."""
+    versions = recommendation.versions
+    return [f"{d}=={versions[d]}" if d in versions else d for d in engine.distributions]
 
 
 def _versions(recommendation: Recommendation) -> list[str]:

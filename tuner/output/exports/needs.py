@@ -91,7 +91,7 @@ def needs_compiler(recommendation: Recommendation) -> bool:
     return any(setting.knob in _COMPILED for setting in recommendation.settings)
 
 
-def _engine(recommendation: Recommendation) -> EngineEntry | None:
+def engine_of(recommendation: Recommendation) -> EngineEntry | None:
     """Return the engine that carries out the model instead of its framework; None for none."""
     settings = {setting.knob: setting.value for setting in recommendation.settings}
     return ENGINES.get(str(settings.get(ENGINE)))
@@ -103,7 +103,7 @@ def on_the_image(recommendation: Recommendation) -> list[str]:
     if needs_compiler(recommendation):
         lines.append("needs a C++ compiler (g++) where the program runs, which compiles there")
     own: tuple[str, ...] = ()
-    if entry := _engine(recommendation):
+    if entry := engine_of(recommendation):
         lines.append(f"needs {entry.title}: {entry.install}")
         own = entry.distributions
     if versions := recommendation.versions:

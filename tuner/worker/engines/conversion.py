@@ -58,7 +58,7 @@ def converted(
 def _convert(convert: Callable[[Path], None], path: Path, engine: str) -> None:
     try:
         convert(path)
-    except (MemoryError, OSError):  # of this moment, not of the model
+    except (MemoryError, OSError, UsageError):  # of this moment, or said already
         raise
     except Exception as error:  # a converter may raise anything at a user's model
         lines = [line.strip(" -") for line in str(error).splitlines() if line.strip()] or [""]

@@ -7,8 +7,8 @@ set.
 
 from __future__ import annotations
 
+import queue
 import sys
-import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -35,7 +35,7 @@ def imported() -> Any:
 
 
 class OpenVino:
-    """A compiled model, with a request for each thread that calls it."""
+    """A compiled model, with a request for each call under way."""
 
     def __init__(self, path: Path, settings: Mapping[str, Value], n_threads: int) -> None:
         openvino = imported()
@@ -49,14 +49,17 @@ class OpenVino:
             properties[_PINNING] = bool(settings[PINNING])
         core = openvino.Core()
         self._compiled = core.compile_model(str(path), "CPU", properties)
-        self._own = threading.local()
+        self._idle: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        """Requests that no thread is using: each takes one call at a time."""
 
     def run(self, arrays: Sequence[Array]) -> list[Array]:
-        """Infer; the inputs are read where they lie, the outputs copied from the request's."""
-        request = getattr(self._own, "request", None)
-        if request is None:  # a request takes one call at a time: each thread has its own
-            request = self._own.request = self._compiled.create_infer_request()
+        """Infer; writable inputs are read where they lie, the outputs copied from the request's."""
+        try:
+            request = self._idle.get_nowait()
+        except queue.Empty:
+            request = self._compiled.create_infer_request()
         found = request.infer(list(arrays), share_inputs=True)
+        self._idle.put(request)
         return [found[i] for i in range(len(found))]
 
     def read_back(self) -> list[ReadBack]:

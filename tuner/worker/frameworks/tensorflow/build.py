@@ -18,6 +18,7 @@ import numpy as np
 from tuner.errors import UsageError
 from tuner.host.libraries import missing_framework
 from tuner.record.configuration import Value
+from tuner.worker import engines
 from tuner.worker.evidence.process import threads_by_name
 from tuner.worker.frameworks import Array, InBatches, NoWeightCache, OnTheCpu, Setter, Tensors
 from tuner.worker.frameworks.tensorflow import knobs
@@ -62,6 +63,7 @@ class TensorFlowBuild(NoWeightCache, OnTheCpu):
 
     def start(self, settings: Mapping[str, Value]) -> None:
         """Import TensorFlow and create its thread pools, counting the threads that appear."""
+        engines.check(settings, "tensorflow")
         try:
             import tensorflow as tf
         except ImportError as error:

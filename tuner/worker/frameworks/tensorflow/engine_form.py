@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tuner.engines import ONNX_RUNTIME
+from tuner.errors import UsageError
 from tuner.record.configuration import Value
 from tuner.space.knobs_of.engines import ENGINE
 from tuner.worker import engines
@@ -37,12 +38,12 @@ def carried_out(
     n_threads: int,
 ) -> Carried:
     """Convert a function of tensors for the engine that the settings name."""
-    name = str(settings[ENGINE])
-    engines.check_installed(name)
-    nest = tf.nest
+    name, nest = str(settings[ENGINE]), tf.nest
     structure = (
         tf.function(forward, autograph=False).get_concrete_function(*specs).structured_outputs
     )
+
+    leaves = nest.flatten(structure)
 
     def flat(*tensors: Any) -> list[Any]:
         return [part for part in nest.flatten(forward(*tensors)) if part is not None]
@@ -51,7 +52,9 @@ def carried_out(
     write = _to_onnx if name == ONNX_RUNTIME else _to_openvino
     shapes = [(tuple(spec.shape), spec.dtype.name) for spec in specs]
     with converted(settings, shapes, lambda path: write(function, specs, path)) as path:
-        engine = engines.load(path, settings, n_threads)
+        example = [np.zeros(spec.shape, spec.dtype.as_numpy_dtype) for spec in specs]
+        n_outputs = sum(part is not None for part in leaves)
+        engine = engines.load(path, settings, n_threads, example, n_outputs)
 
     def called(*tensors: Any) -> Any:
         # what numpy() returns is a copy
@@ -59,7 +62,6 @@ def carried_out(
         parts = [None if p is None else tf.convert_to_tensor(next(found)) for p in leaves]
         return nest.pack_sequence_as(structure, parts)
 
-    leaves = nest.flatten(structure)
     return Carried(called, structure, engine)
 
 
@@ -75,8 +77,31 @@ def _to_onnx(function: Any, specs: Sequence[Any], path: Path) -> None:
 def _to_openvino(function: Any, specs: Sequence[Any], path: Path) -> None:
     openvino = openvino_engine.imported()
     with _quiet():
-        model = openvino.convert_model(function)
+        model = _in_order(openvino, openvino.convert_model(function), function)
         openvino.save_model(model, str(path), compress_to_fp16=False)
+
+
+def _in_order(openvino: Any, model: Any, function: Any) -> Any:
+    """Return a converted model with its inputs and outputs in the function's own order.
+
+    The converter sorts them by their names. Raises UsageError if one is not found by its name.
+    """
+    concrete = function.get_concrete_function()
+    n_own = len(concrete.inputs) - len(concrete.captured_inputs)
+    inputs = [_named(model.inputs, tensor.name) for tensor in concrete.inputs[:n_own]]
+    outputs = [_named(model.outputs, tensor.name) for tensor in concrete.outputs]
+    results = [port.get_node() for port in outputs]
+    return openvino.Model(results, [port.get_node() for port in inputs], "model")
+
+
+def _named(ports: Sequence[Any], name: str) -> Any:
+    """Return the port of a converted model that has the name of a tensor."""
+    wanted = {name, name.removesuffix(":0")}
+    found = next((port for port in ports if wanted & set(port.get_names())), None)
+    if found is None:
+        names = ", ".join(sorted(each for port in ports for each in port.get_names()))
+        raise UsageError(f"OpenVINO's converter has no {name} among {names}")
+    return found
 
 
 @contextlib.contextmanager

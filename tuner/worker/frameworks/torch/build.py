@@ -16,6 +16,7 @@ from tuner.errors import UsageError
 from tuner.host.libraries import missing_framework
 from tuner.record.configuration import Value
 from tuner.record.launch import DeviceMemory
+from tuner.worker import engines
 from tuner.worker.frameworks import Array, InBatches, Setter, Tensors
 from tuner.worker.frameworks.torch import knobs, weight_cache
 from tuner.worker.frameworks.torch.devices import Cpu, Device
@@ -57,6 +58,7 @@ class TorchBuild:
 
     def start(self, settings: Mapping[str, Value]) -> None:
         """Import torch; some settings can be set once only, before any work."""
+        engines.check(settings, "torch")
         # OpenMP runtimes bind this thread when they load
         self.cpus = frozenset(os.sched_getaffinity(0))
         try:

@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tuner.engines import ONNX_RUNTIME
+from tuner.engines import ONNX_RUNTIME, OPENVINO
+from tuner.errors import UsageError
 from tuner.record.configuration import Value
 from tuner.record.launch import ReadBack
 from tuner.space.knobs_of.engines import ENGINE
@@ -33,14 +34,19 @@ class EngineForm:
 
     def function(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Callable[..., Any]:
         name = str(self._settings[ENGINE])
-        engines.check_installed(name)
         flat = Flattened(self._torch, self._model, args, kwargs)
+        if name == OPENVINO:
+            self._check_types(flat.tensors)
         flat.call_once()  # exporters turn numbers among the outputs into tensors
         write = _to_onnx if name == ONNX_RUNTIME else _to_openvino
         shapes = [(tuple(t.shape), str(t.dtype)) for t in flat.tensors]
         with converted(self._settings, shapes, lambda path: write(self._torch, flat, path)) as path:
             self._engine = engine = engines.load(
-                path, self._settings, self._torch.get_num_threads()
+                path,
+                self._settings,
+                self._torch.get_num_threads(),
+                [tensor.numpy() for tensor in flat.tensors],
+                flat.n_outputs,
             )
         from_numpy = self._torch.from_numpy
 
@@ -49,6 +55,12 @@ class EngineForm:
 
         return flat.with_structure(called)
 
+    def _check_types(self, tensors: Sequence[Any]) -> None:
+        """Raise UsageError for what OpenVINO would compute in fewer bits without being asked."""
+        double = self._torch.float64
+        if any(t.dtype is double for t in (*tensors, *self._model.parameters())):
+            raise UsageError("OpenVINO computes float64 in float32")
+
     def read_back(self) -> list[ReadBack]:
         """Ask the engine."""
         return [] if self._engine is None else self._engine.read_back()
@@ -56,14 +68,14 @@ class EngineForm:
 
 def _to_onnx(torch: Any, flat: Flattened, path: Path) -> None:
     with _quiet():
-        program = torch.onnx.export(flat.module, flat.tensors, dynamo=True, verbose=False)
+        program = torch.onnx.export(flat.module, flat.distinct(), dynamo=True, verbose=False)
         program.save(str(path))
 
 
 def _to_openvino(torch: Any, flat: Flattened, path: Path) -> None:
     openvino = openvino_engine.imported()
     with _quiet():
-        exported = torch.export.export(flat.module, flat.tensors)
+        exported = torch.export.export(flat.module, flat.distinct())
         model = openvino.convert_model(exported)
         openvino.save_model(model, str(path), compress_to_fp16=False)
 

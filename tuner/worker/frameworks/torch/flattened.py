@@ -79,6 +79,15 @@ class Flattened:
             )
         return parts, structure
 
+    @property
+    def n_outputs(self) -> int:
+        """How many tensors it returned when it was called."""
+        return sum(self._is_output)
+
+    def distinct(self) -> tuple[Any, ...]:
+        """Return the tensors as objects of their own: exporters take one object for one input."""
+        return tuple(tensor.clone() for tensor in self.tensors)
+
     def call_once(self) -> None:
         """Call the model itself, on the given tensors: that shows what its outputs really are.
 

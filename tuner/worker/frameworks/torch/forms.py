@@ -234,7 +234,7 @@ class _AheadOfTime:
             if kept:
                 package = Path(kept) / self._name(flat.tensors)
             if not package.exists():
-                exported = self._torch.export.export(flat.module, flat.tensors)
+                exported = self._torch.export.export(flat.module, flat.distinct())
                 made = aoti_compile_and_package(
                     exported, package_path=str(Path(folder) / "made.pt2")
                 )
