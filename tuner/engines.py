@@ -23,6 +23,8 @@ class EngineEntry(msgspec.Struct, frozen=True):
     """Its name in sentences."""
     packages: tuple[str, ...]
     """What can be imported where it is installed."""
+    suffix: str
+    """How the file of a converted model ends."""
     converters: Mapping[str, tuple[str, ...]]
     """What converts models for it, by framework."""
     distributions: tuple[str, ...]
@@ -39,12 +41,14 @@ ENGINES: Mapping[str, EngineEntry] = MappingProxyType(
         ONNX_RUNTIME: EngineEntry(
             title="ONNX Runtime",
             packages=("onnxruntime", "onnx"),
+            suffix=".onnx",
             converters={"torch": ("onnxscript",), "tensorflow": ("tf2onnx",)},
             distributions=("onnxruntime", "onnx", "onnxscript", "tf2onnx"),
         ),
         OPENVINO: EngineEntry(
             title="OpenVINO",
             packages=("openvino",),
+            suffix=".xml",
             converters={},
             distributions=("openvino",),
         ),

@@ -30,10 +30,6 @@ class Engine(Protocol):
         """Report the engine, and the settings of its own that are in force."""
 
 
-SUFFIXES = {"onnxruntime": ".onnx", "openvino": ".xml"}
-"""How the files of converted models end."""
-
-
 def load(
     path: Path,
     settings: Mapping[str, Value],

@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import hashlib
+import io
+import logging
 import os
 import tempfile
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from tuner.engines import ENGINES
 from tuner.errors import UsageError
 from tuner.record.configuration import Value
 from tuner.space.knobs_of.engines import ENGINE
-from tuner.worker.engines import SUFFIXES
 
 PACKAGES = "TUNE_FRAMEWORK_PACKAGES"
 """Variable of a study's workers: the folder where compiled and converted models are kept."""
 _SUMMARY = "Summary:"
 """The line after which OpenVINO's converter says what it could not convert."""
+_LOGGERS = ("torch.onnx", "tf2onnx")
+"""Of what tells of its progress at every model."""
 
 
 @contextmanager
@@ -39,7 +45,7 @@ def converted(
     engine = str(settings[ENGINE])
     kept = os.environ.get(PACKAGES)
     with tempfile.TemporaryDirectory(prefix="tune-framework-", dir=kept) as folder:
-        made = Path(folder) / f"model{SUFFIXES[engine]}"
+        made = Path(folder) / f"model{ENGINES[engine].suffix}"
         if not kept:
             _convert(convert, made, engine)
             yield made
@@ -57,7 +63,8 @@ def converted(
 
 def _convert(convert: Callable[[Path], None], path: Path, engine: str) -> None:
     try:
-        convert(path)
+        with _quiet():
+            convert(path)
     except (MemoryError, OSError, UsageError):  # of this moment, or said already
         raise
     except Exception as error:  # a converter may raise anything at a user's model
@@ -65,3 +72,18 @@ def _convert(convert: Callable[[Path], None], path: Path, engine: str) -> None:
         shown = lines[lines.index(_SUMMARY) + 1] if _SUMMARY in lines[:-1] else lines[0]
         reason = f"{type(error).__name__}: {shown}"[:200]
         raise UsageError(f"the model cannot be converted for {engine}: {reason}") from error
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Silence what converters print at every model: progress, and warnings about themselves."""
+    loggers = [logging.getLogger(name) for name in _LOGGERS]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings(action="ignore"), contextlib.redirect_stdout(io.StringIO()):
+            yield
+    finally:
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)

@@ -14,6 +14,7 @@ from tuner.engines import ONNX_RUNTIME
 from tuner.record.configuration import Value
 from tuner.record.launch import ReadBack
 from tuner.space.knobs_of.engines import (
+    DEFAULTS,
     DENORMALS,
     ENGINE,
     EXECUTION,
@@ -44,7 +45,7 @@ class OnnxRuntime:
         modes = onnxruntime.ExecutionMode
         options.execution_mode = modes.ORT_PARALLEL if is_parallel else modes.ORT_SEQUENTIAL
         options.inter_op_num_threads = int(settings.get(INTER_THREADS, n_threads))
-        level = _LEVELS[str(settings.get(OPTIMIZATION, "all"))]
+        level = _LEVELS[str(settings.get(OPTIMIZATION, DEFAULTS[OPTIMIZATION]))]
         options.graph_optimization_level = getattr(onnxruntime.GraphOptimizationLevel, level)
         for knob, entry in ((SPINNING, _SPINNING_ENTRY), (DENORMALS, _DENORMALS_ENTRY)):
             if knob in settings:

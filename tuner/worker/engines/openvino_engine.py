@@ -16,7 +16,7 @@ from typing import Any
 from tuner.engines import OPENVINO
 from tuner.record.configuration import Value
 from tuner.record.launch import ReadBack
-from tuner.space.knobs_of.engines import ENGINE, HINT, PINNING, PRECISION, THREADS
+from tuner.space.knobs_of.engines import DEFAULTS, ENGINE, HINT, PINNING, PRECISION, THREADS
 from tuner.worker.frameworks import Array
 
 _THREADS, _PRECISION = "INFERENCE_NUM_THREADS", "INFERENCE_PRECISION_HINT"
@@ -42,8 +42,8 @@ class OpenVino:
         self._settings = settings
         properties: dict[str, Any] = {
             _THREADS: int(settings.get(THREADS, n_threads)),
-            _PRECISION: str(settings.get(PRECISION, "f32")),
-            _HINT: str(settings.get(HINT, "LATENCY")),
+            _PRECISION: str(settings.get(PRECISION, DEFAULTS[PRECISION])),
+            _HINT: str(settings.get(HINT, DEFAULTS[HINT])),
         }
         if PINNING in settings:
             properties[_PINNING] = bool(settings[PINNING])

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
-import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -70,15 +67,13 @@ def _to_onnx(function: Any, specs: Sequence[Any], path: Path) -> None:
     from keras.src.export.tf2onnx_lib import patch_tf2onnx
 
     patch_tf2onnx()  # it was written for NumPy 1
-    with _quiet():
-        tf2onnx.convert.from_function(function, list(specs), output_path=str(path))
+    tf2onnx.convert.from_function(function, list(specs), output_path=str(path))
 
 
 def _to_openvino(function: Any, specs: Sequence[Any], path: Path) -> None:
     openvino = openvino_engine.imported()
-    with _quiet():
-        model = _in_order(openvino, openvino.convert_model(function), function)
-        openvino.save_model(model, str(path), compress_to_fp16=False)
+    model = _in_order(openvino, openvino.convert_model(function), function)
+    openvino.save_model(model, str(path), compress_to_fp16=False)
 
 
 def _in_order(openvino: Any, model: Any, function: Any) -> Any:
@@ -102,16 +97,3 @@ def _named(ports: Sequence[Any], name: str) -> Any:
         names = ", ".join(sorted(each for port in ports for each in port.get_names()))
         raise UsageError(f"OpenVINO's converter has no {name} among {names}")
     return found
-
-
-@contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-    """Silence what tf2onnx prints at every model."""
-    logger = logging.getLogger("tf2onnx")
-    level = logger.level
-    logger.setLevel(logging.ERROR)
-    try:
-        with contextlib.redirect_stdout(io.StringIO()):
-            yield
-    finally:
-        logger.setLevel(level)

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
-import logging
-import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -67,27 +63,12 @@ class EngineForm:
 
 
 def _to_onnx(torch: Any, flat: Flattened, path: Path) -> None:
-    with _quiet():
-        program = torch.onnx.export(flat.module, flat.distinct(), dynamo=True, verbose=False)
-        program.save(str(path))
+    program = torch.onnx.export(flat.module, flat.distinct(), dynamo=True, verbose=False)
+    program.save(str(path))
 
 
 def _to_openvino(torch: Any, flat: Flattened, path: Path) -> None:
     openvino = openvino_engine.imported()
-    with _quiet():
-        exported = torch.export.export(flat.module, flat.distinct())
-        model = openvino.convert_model(exported)
-        openvino.save_model(model, str(path), compress_to_fp16=False)
-
-
-@contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-    """Silence what exporters print at every model: progress, and warnings about themselves."""
-    logger = logging.getLogger("torch.onnx")
-    level = logger.level
-    logger.setLevel(logging.ERROR)
-    try:
-        with warnings.catch_warnings(action="ignore"), contextlib.redirect_stdout(io.StringIO()):
-            yield
-    finally:
-        logger.setLevel(level)
+    exported = torch.export.export(flat.module, flat.distinct())
+    model = openvino.convert_model(exported)
+    openvino.save_model(model, str(path), compress_to_fp16=False)
