@@ -333,6 +333,14 @@ def test_one_core_and_half_the_batch_are_compared_with_the_whole() -> None:
     assert "one thread may do the rest" in said
 
 
+def test_a_gain_of_more_than_the_cores_is_no_gain_of_arithmetic_alone() -> None:
+    found = why(rounds(7, {}), {}, scaling=scaled(3.0, 7), n_cores=2)
+    assert found is not None
+    assert found.on_all_cores is not None
+    assert found.on_all_cores.low > 2
+    assert "one alone lacks more than arithmetic" in " ".join(what_is_left(found))
+
+
 def test_how_busy_the_cpus_are_is_said_if_every_slice_tells() -> None:
     both = rounds(9, {})
     for each in both:

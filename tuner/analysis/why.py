@@ -7,8 +7,8 @@ of several threads sum up to more than a call of either side takes, no overhead 
 is their sum on both sides.
 
 The classes of a side sum up to its seconds by construction, and a profiler slows small operators
-more than large ones. Reports therefore attribute no difference of which profiled calls surely show
-less than half.
+more than large ones. Reports therefore attribute a difference only if profiled calls may
+show at least half of it.
 """
 
 from __future__ import annotations

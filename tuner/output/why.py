@@ -148,6 +148,8 @@ def _on_all_cores(gain: Interval, n_cores: int) -> str:
         f"{n_cores} cores are {gain.point:.2f} times as fast as one "
         f"({gain.low:.2f} - {gain.high:.2f})"
     )
+    if gain.low > n_cores:
+        return f"{text}: one alone lacks more than arithmetic, such as caches or undivided time"
     if gain.high >= _SCALES * n_cores:
         return text
     return f"{text}: one thread may do the rest, or all may wait for the same memory"

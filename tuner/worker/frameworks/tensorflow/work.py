@@ -119,7 +119,7 @@ def _called(graph: Any, op: Any, attribute: str) -> Any:
 def _constant(tensor: Any) -> int | None:
     from tensorflow.python.framework.tensor_util import constant_value
 
-    if tensor.op.type == "Max":  # Keras: of the numbers of steps, of which there is one
+    if tensor.op.type == "Max":  # Keras takes the largest of a single number of steps
         tensor = tensor.op.inputs[0]
     value = constant_value(tensor)
     return None if value is None else int(value.max())
