@@ -24,7 +24,7 @@ test: $(VENV)/test.stamp
 test-all: $(VENV)/test.stamp
 	@status=0; set -x; \
 	$(PYTEST) -m "(slow or needs) and not alone and not numa and not gpu" $(WORKERS) || status=1; \
-	$(PYTEST) -m alone || status=1; \
+	$(PYTEST) -m alone -n 2 --dist loadfile || status=1; \
 	exit $$status
 
 # without a kernel the tests are skipped with their reason; qemu: see .ci/run

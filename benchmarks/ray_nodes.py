@@ -22,6 +22,7 @@ _QUICK = {
     "RAY_health_check_failure_threshold": "12",
     "RAY_health_check_initial_delay_ms": "0",
     "RAY_raylet_start_wait_time_s": "120",
+    "RAY_prestart_worker_first_driver": "0",
 }
 """A host that does not answer is given up after seconds instead of half a minute; one that starts
 next to busy programs is waited for."""

@@ -15,6 +15,8 @@ from tuner.record.serving import LoadgenOrder, LoadgenWord
 
 pytestmark = needs("mlperf_loadgen")
 BATCHING = Batching((1, 2, 4))
+IN_TIME_S = 10.0
+"""Enough for a queue of all requests, on a host however busy."""
 
 
 def order(rate: float, duration_s: float, seconds: float = 0.05) -> LoadgenOrder:
@@ -41,18 +43,17 @@ def asked(server: Launched, wanted: LoadgenOrder, folder: Path) -> LoadgenWord:
 
 
 def test_a_rate_that_is_kept_long_enough_is_valid(server: Launched, tmp_path: Path) -> None:
-    in_time_s = 10.0  # for a queue of all requests, on a host however busy
-    word = asked(server, order(400.0, 2.0, in_time_s), tmp_path)
+    word = asked(server, order(400.0, 2.0, IN_TIME_S), tmp_path)
     assert (word.word, word.reason, word.n_over) == ("valid", "", 0)
     assert word.n_requests >= 800
     assert word.scheduled_rate == pytest.approx(400, rel=0.1)
-    assert word.latency_s is not None and 0 < word.latency_s < in_time_s
+    assert word.latency_s is not None and 0 < word.latency_s < IN_TIME_S
 
 
 def test_a_run_that_proves_too_little_is_told_from_one_that_is_too_slow(
     server: Launched, tmp_path: Path
 ) -> None:
-    short = asked(server, order(60.0, 1.0), tmp_path)
+    short = asked(server, order(60.0, 1.0, IN_TIME_S), tmp_path)
     assert short.word == "too_short"
     assert "Would need to run at least" in short.reason
     slow = asked(server, order(60.0, 1.0, seconds=1e-6), tmp_path)

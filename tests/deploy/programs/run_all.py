@@ -1,7 +1,8 @@
 """Run programs one by one, each in a process of its own that finds its framework imported.
 
-usage: run_all.py FRAMEWORK FOLDER: PROGRAM.py... of this folder run in FOLDER/PROGRAM, where their
-recommended.toml lies; prints {program: [exit code, output]} as JSON.
+usage: run_all.py FRAMEWORK FOLDER [ENGINE]: PROGRAM.py... of this folder run in FOLDER/PROGRAM,
+where their recommended.toml lies; prints {program: [exit code, output]} as JSON. Of an ENGINE, what
+it imports is imported as well.
 """
 
 import importlib
@@ -12,10 +13,17 @@ import sys
 import traceback
 from pathlib import Path
 
+from tuner.engines import OPENVINO
+from tuner.worker.engines.openvino_engine import imported
+
 IMPORTED = {
     "torch": ("torch", "torch.utils.data", "transformers", "transformers.pipelines",
               "transformers.models.bert.modeling_bert", "transformers.models.gpt2.modeling_gpt2"),
     "tensorflow": ("tensorflow", "keras"),
+    "torch onnxruntime": ("torch", "torch.export", "onnxruntime", "onnxscript"),
+    "tensorflow onnxruntime": ("tensorflow", "keras", "onnxruntime", "onnx"),
+    "torch openvino": ("torch", "torch.export"),
+    "tensorflow openvino": ("tensorflow", "keras"),
 }  # fmt: skip
 
 
@@ -42,8 +50,10 @@ def run(program: Path, folder: Path) -> list[object]:
 
 
 if __name__ == "__main__":
-    framework, root = sys.argv[1], Path(sys.argv[2])
-    for module in IMPORTED[framework]:
+    framework, root, *engine = sys.argv[1:]
+    for module in IMPORTED[" ".join([framework, *engine])]:
         importlib.import_module(module)
+    if engine == [OPENVINO]:
+        imported()
     here = Path(__file__).parent
-    print(json.dumps({f.name: run(here / f"{f.name}.py", f) for f in sorted(root.iterdir())}))
+    print(json.dumps({f.name: run(here / f"{f.name}.py", f) for f in sorted(Path(root).iterdir())}))
