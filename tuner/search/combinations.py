@@ -96,9 +96,10 @@ class Unions:
     ) -> Configuration | None:
         """Return the leader with one of its settings at a value that was not tried yet.
 
-        gains: the estimated gain of each of its settings; those that gain most come first.
+        gains: the estimated gain of each of its settings; those that gain most come first. A knob's
+        default was tried with every configuration that does not set it.
         """
-        known = {(knob, value) for c in tried for knob, value in c.settings}
+        known = {pair for c in tried for pair in self._space.assignment(c).items()}
         searched = {knob.id: knob for knob in self._space.searched}
         for knob in sorted(gains, key=gains.__getitem__, reverse=True):
             if knob not in searched or gains[knob] <= 0 or knob == BATCH:
