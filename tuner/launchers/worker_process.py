@@ -21,7 +21,8 @@ from tuner.record.protocol import STACK_SIGNAL, Command, Failed, Hello, Reply
 from tuner.space.launching import LaunchPlan
 
 _HELLO_TIMEOUT_S = 60.0
-_STOP_TIMEOUT_S = 5.0
+_STOP_TIMEOUT_S = 30.0
+"""A process that waits for a disk stops when that answers."""
 _STACK_TIMEOUT_S = 2.0
 _STACK_PAUSE_S = 0.05
 _KIN = supervisor.Kin()
