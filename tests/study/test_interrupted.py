@@ -18,7 +18,7 @@ from tuner.record.launch import Purpose
 from tuner.record.outcome import Outcome
 from tuner.record.store import Store
 
-BUDGET = "12s"
+BUDGET = "15s"
 
 
 def asked(cwd: Path, budget: str = BUDGET) -> tuple[str, ...]:
