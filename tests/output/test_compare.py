@@ -16,7 +16,7 @@ from tuner.record.interval import Interval
 from tuner.record.result import Result
 from tuner.record.why import ClassTime, OperatorClass, Why
 
-SAMPLES = Path(__file__).parents[2] / "reports/samples"
+SAMPLES = Path(__file__).parent / "results"
 
 
 def sample(**changes: Any) -> Result:
