@@ -6,22 +6,27 @@ change its outputs. That costs one launch to find out, and no measurement.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import tempfile
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import msgspec
 
 from tuner.errors import NothingMeasured
 from tuner.host.identity import Host
+from tuner.launchers.asking import Deadline
+from tuner.launchers.describe import make_reference
 from tuner.launchers.testbed import Testbed
-from tuner.measurement.bench import Bench
+from tuner.measurement.bench import Bench, bench_on
 from tuner.record.configuration import Configuration
 from tuner.record.events import Listener
 from tuner.record.launch import Purpose
 from tuner.record.objective import Objective
 from tuner.record.outcome import Ending, Outcome
+from tuner.record.store import Store
 from tuner.record.workload import ModelFacts, Workload
-from tuner.study.temporary import TemporaryStudy, temporary_study
+from tuner.space.launching import gpu_of
 
 
 class Fault(msgspec.Struct, frozen=True):
@@ -47,14 +52,17 @@ class TimeIsUp(Exception):
 class TrialRun:
     """Launches of one workload's configurations, one each."""
 
-    def __init__(self, temporary: TemporaryStudy, bench: Bench) -> None:
-        self._temporary, self._bench = temporary, bench
+    def __init__(
+        self, store: Store, bench: Bench, make: Callable[[], None], left_s: Callable[[], float]
+    ) -> None:
+        """make: writes the reference that outputs are compared with."""
+        self._store, self._bench, self._make, self._left_s = store, bench, make, left_s
         self._faults: dict[Configuration, Fault | None] = {Configuration(): None}
 
     @property
     def is_over(self) -> bool:
         """Whether the time is up."""
-        return self._temporary.left_s() <= 0
+        return self._left_s() <= 0
 
     def fault(self, configuration: Configuration) -> Fault | None:
         """Return why a configuration does not run here with correct outputs; None if it does.
@@ -68,7 +76,7 @@ class TrialRun:
     def _tried(self, configuration: Configuration) -> Fault | None:
         if self.is_over:
             raise TimeIsUp
-        if not self._temporary.store.reference_path.exists():
+        if not self._store.reference_path.exists():
             self._make_in_time()
         record = self._bench.try_out(configuration, Purpose.ANCHOR)
         ending = record.ending or Ending(Outcome.INTERRUPTED, "it did not end")
@@ -79,7 +87,7 @@ class TrialRun:
 
     def _make_in_time(self) -> None:
         try:
-            self._temporary.make_reference()
+            self._make()
         except NothingMeasured as error:
             if self.is_over:
                 raise TimeIsUp(is_by_default=True) from error
@@ -101,9 +109,34 @@ def trial_runs(
     seconds: for all launches together, the reference of the default's outputs included. A model
     that cannot be built without settings raises as make_reference() does.
     """
-    with temporary_study(workload, facts, host, seconds, listen, testbed) as temporary:
-        bench = temporary.bench(objective)
+    began_s = testbed.clock.now_s()
+
+    def left_s() -> float:
+        return seconds - (testbed.clock.now_s() - began_s)
+
+    with (
+        tempfile.TemporaryDirectory(prefix="tune-framework-") as folder,
+        Store(Path(folder) / "study", is_kept=False) as store,
+    ):
+        bench = bench_on(testbed, 
+            store, host, workload, facts, objective, listen,
+            session=1, seed=0, seconds_left=left_s, waiting_s=0.0, is_cut=True,
+        )  # fmt: skip
+
+        def make() -> None:
+            make_reference(
+                workload.model,
+                workload.framework,
+                workload.seed,
+                store.reference_path,
+                workload.card.n_reference_inputs(),
+                Deadline(left_s(), listen, is_strict=True),
+                gpu_of(workload.device, host),
+                testbed=testbed,
+                mode=workload.mode,
+            )
+
         try:
-            yield TrialRun(temporary, bench)
+            yield TrialRun(store, bench, make, left_s)
         finally:
             bench.close()

@@ -12,13 +12,18 @@ from __future__ import annotations
 import math
 import secrets
 import statistics
+import tempfile
+from pathlib import Path
 
 import msgspec
 
 from tuner.errors import NothingMeasured, UsageError
 from tuner.host.identity import Host
+from tuner.launchers.asking import Deadline
+from tuner.launchers.describe import make_reference
 from tuner.launchers.memory import RESIDENT_SHARE
 from tuner.launchers.testbed import Testbed
+from tuner.measurement.bench import bench_on
 from tuner.measurement.confirmation import ALPHA, FIRST_LOOK, LOOKS, t_interval
 from tuner.measurement.estimates import log_scores_of_rounds, round_log_scores
 from tuner.measurement.interference_gate import WAITING_SHARE
@@ -30,13 +35,13 @@ from tuner.record.launch import LaunchRecord, Purpose
 from tuner.record.objective import Objective
 from tuner.record.outcome import Ending, Outcome
 from tuner.record.recommendation import Recommendation
+from tuner.record.store import Store
 from tuner.record.workload import ModelFacts, Workload
 from tuner.space.differences import Difference, differences
 from tuner.space.knobs_of.launch import BATCH
-from tuner.space.launching import plan_launch
+from tuner.space.launching import gpu_of, plan_launch
 from tuner.space.placing import plans_here
 from tuner.study.claimed_gain import Gain, gain_of, is_precise
-from tuner.study.temporary import TemporaryStudy, temporary_study
 from tuner.study.verification import (
     CAN_PASS,
     Conclusion,
@@ -72,14 +77,28 @@ def verify(
     A launch that has not ended by then is stopped. at_least: the share of the claimed gain that
     must be there. Raises NothingMeasured if the default cannot be measured.
     """
+    began_s = testbed.clock.now_s()
     found = differences(recommendation, host)
-    with temporary_study(workload, facts, host, seconds, listen, testbed) as temporary:
-        trial = _Trial(recommendation, temporary, found, at_least)
-        try:
-            trial.run()
-        finally:
-            trial.bench.close()
-        return conclude(recommendation, trial.shown(), found, temporary.store.used_s())
+    with tempfile.TemporaryDirectory(prefix="tune-framework-") as folder:
+        with Store(Path(folder) / "study", is_kept=False) as store:
+            store.used_s = lambda: testbed.clock.now_s() - began_s
+            trial = _Trial(
+                recommendation,
+                workload,
+                facts,
+                host,
+                seconds,
+                store,
+                listen,
+                found,
+                at_least,
+                testbed,
+            )
+            try:
+                trial.run()
+            finally:
+                trial.bench.close()
+            return conclude(recommendation, trial.shown(), found, store.used_s())
 
 
 def refused_here(recommendation: Recommendation, host: Host) -> Verification | None:
@@ -128,20 +147,39 @@ class _Trial:
     def __init__(
         self,
         recommendation: Recommendation,
-        temporary: TemporaryStudy,
+        workload: Workload,
+        facts: ModelFacts,
+        host: Host,
+        seconds: float,
+        store: Store,
+        listen: Listener,
         differences: list[Difference],
         at_least: float | None,
+        testbed: Testbed,
     ) -> None:
-        self._recommendation = recommendation
-        self._temporary = temporary
-        self._listen = temporary.listen
-        self._left_s = temporary.left_s
         self._at_least = at_least
+        self._testbed = testbed
+        self._recommendation = recommendation
+        self._workload = workload
+        self._facts = facts
+        self._seconds = seconds
+        self._store = store
+        self._listen = listen
         objective = Objective.of(recommendation.claim.metric, recommendation.bounds)
         self._objective = msgspec.structs.replace(objective, slo=recommendation.slo)
-        self.bench = temporary.bench(
+        self.bench = bench_on(
+            testbed,
+            store,
+            host,
+            workload,
+            facts,
             self._objective,
-            waiting_s=WAITING_SHARE * temporary.seconds,
+            listen,
+            session=1,
+            seed=0,
+            seconds_left=self._left_s,
+            waiting_s=WAITING_SHARE * seconds,
+            is_cut=True,
             # not those of the study: the same arrivals again would repeat their luck
             arrivals_seed=secrets.randbits(31),
         )
@@ -152,7 +190,8 @@ class _Trial:
             self._arm({}, wanted.default_batch),
             self._arm(settings, wanted.batch),
         ]
-        self._fits = _fits(recommendation, temporary.host)
+        self._fits = _fits(recommendation, host)
+        self._host = host
         self._differences = differences
         self._stopped = ""
         self._in_time: list[InTime] = []
@@ -166,15 +205,30 @@ class _Trial:
     def _arm(self, settings: dict[str, Value], batch: int) -> Configuration:
         """Return a configuration at a batch; unset is the model's own reference batch."""
         others = {knob: value for knob, value in settings.items() if knob != BATCH}
-        is_reference = batch == self._temporary.workload.card.reference_batch
+        is_reference = batch == self._workload.card.reference_batch
         return Configuration.of(others if is_reference else {**others, BATCH: batch})
+
+    def _left_s(self) -> float:
+        return self._seconds - self._store.used_s()
 
     def run(self) -> None:
         """Take rounds until it is decided, or the time is up."""
         self._listen(PhaseBegins("verify", "the default and the recommendation, round by round"))
         self._listen(TimeLeft(self._left_s()))
-        # elements that the study's sample left out may be wrong
-        self._temporary.make_reference(secrets.randbits(56))
+        workload = self._workload
+        make_reference(
+            workload.model,
+            workload.framework,
+            workload.seed,
+            self._store.reference_path,
+            workload.card.n_reference_inputs(),
+            Deadline(self._left_s(), self._listen, is_strict=True),
+            gpu_of(workload.device, self._host),
+            secrets.randbits(56),  # what the study's sample left out may be wrong
+            self._facts.answers_with,
+            self._testbed,
+            workload.mode,
+        )
         round_s = 0.0
         if not self._fits:  # a launch by itself first: what it takes says whether two may be beside
             for arm in self._arms:
@@ -182,9 +236,9 @@ class _Trial:
         while not self._failure and not self._stopped and len(self._records) < LOOKS[-1]:
             if len(self._records) > 1 and self._left_s() < round_s:
                 break  # one alone says nothing, so that a second is begun in any case
-            before_s = self._temporary.store.used_s()
+            before_s = self._store.used_s()
             self._round(len(self._records))
-            round_s = self._temporary.store.used_s() - before_s
+            round_s = self._store.used_s() - before_s
             if self._is_enough():
                 break
 
@@ -204,7 +258,7 @@ class _Trial:
         self._records.append(pair)
         default, tuned = self._log_scores()[-1]
         self._listen(TimeLeft(self._left_s()))
-        if self._temporary.facts.silence and _is(pair[0], Outcome.TIMED_OUT):
+        if self._facts.silence and _is(pair[0], Outcome.TIMED_OUT):
             self._silent = pair[0]
         if self._objective.slo is not None:
             kept = self._kept(pair[0]) if self._silent is None else False

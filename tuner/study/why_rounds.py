@@ -7,14 +7,17 @@ profile does not show. In between, the framework runs operators whose work is kn
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping, Sequence
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 from tuner.errors import NothingMeasured, UsageError
 from tuner.host.identity import Host
 from tuner.launchers.asking import Deadline
+from tuner.launchers.describe import make_reference
 from tuner.launchers.testbed import Testbed
-from tuner.measurement.bench import Bench
+from tuner.measurement.bench import Bench, bench_on
 from tuner.measurement.interference_gate import WAITING_SHARE
 from tuner.measurement.replication import Scatter
 from tuner.record.configuration import Configuration, Value
@@ -24,6 +27,7 @@ from tuner.record.load import INFERENCE
 from tuner.record.objective import THROUGHPUT
 from tuner.record.outcome import Outcome
 from tuner.record.protocol import CountWork, MeasureBest
+from tuner.record.store import Store
 from tuner.record.why import LEAST_ROUNDS, HostBest, ModelWork, ProfiledRound, ScalingRound, Seen
 from tuner.record.winner_class import WinnerClass
 from tuner.record.workload import CPU, ModelFacts, Workload
@@ -37,8 +41,7 @@ from tuner.space.knobs_of.launch import (
     PLACEMENT,
 )
 from tuner.space.knobs_of.torch import RANKS
-from tuner.space.launching import plan_launch
-from tuner.study.temporary import TemporaryStudy, temporary_study
+from tuner.space.launching import gpu_of, plan_launch
 
 MOST_ROUNDS = 5
 """Rounds after which a class is known as well as profilers can tell."""
@@ -133,18 +136,50 @@ def profiled_rounds(
 
     Raises NothingMeasured if a launch of either fails.
     """
+    began_s = testbed.clock.now_s()
+
+    def left_s() -> float:
+        return seconds - (testbed.clock.now_s() - began_s)
+
     arms = _arms(compared, workload, host)
-    with temporary_study(workload, facts, host, seconds, listen, testbed) as temporary:
-        temporary.make_reference(secrets.randbits(56))
-        bench = temporary.bench(THROUGHPUT, waiting_s=WAITING_SHARE * seconds)
-        measuring = _Measuring(bench, temporary)
-        best = _best(arms.tuned, workload, temporary.left_s(), testbed)
-        work = _work(workload, temporary.left_s(), testbed) if best is not None else None
-        try:
-            measuring.measure(arms, knows_memory=compared.memory_bytes is not None)
-        finally:
-            bench.close()
-        again = _best(arms.tuned, workload, temporary.left_s(), testbed)
+    with tempfile.TemporaryDirectory(prefix="tune-framework-") as folder:
+        with Store(Path(folder) / "study", is_kept=False) as store:
+            store.used_s = lambda: testbed.clock.now_s() - began_s
+            make_reference(
+                workload.model,
+                workload.framework,
+                workload.seed,
+                store.reference_path,
+                workload.card.n_reference_inputs(),
+                Deadline(left_s(), listen, is_strict=True),
+                gpu_of(workload.device, host),
+                secrets.randbits(56),
+                facts.answers_with,
+                testbed,
+                workload.mode,
+            )
+            bench = bench_on(
+                testbed,
+                store,
+                host,
+                workload,
+                facts,
+                THROUGHPUT,
+                listen,
+                session=1,
+                seed=0,
+                seconds_left=left_s,
+                waiting_s=WAITING_SHARE * seconds,
+                is_cut=True,
+            )
+            measuring = _Measuring(bench, store, listen, left_s)
+            best = _best(arms.tuned, workload, left_s(), testbed)
+            work = _work(workload, left_s(), testbed) if best is not None else None
+            try:
+                measuring.measure(arms, knows_memory=compared.memory_bytes is not None)
+            finally:
+                bench.close()
+            again = _best(arms.tuned, workload, left_s(), testbed)
     return Explained(
         measuring.rounds,
         measuring.round_s,
@@ -158,11 +193,13 @@ def profiled_rounds(
 class _Measuring:
     """Rounds on a bench, until the time is up."""
 
-    def __init__(self, bench: Bench, temporary: TemporaryStudy) -> None:
+    def __init__(
+        self, bench: Bench, store: Store, listen: Listener, left_s: Callable[[], float]
+    ) -> None:
         self._bench = bench
-        self._store = temporary.store
-        self._listen = temporary.listen
-        self._left_s = temporary.left_s
+        self._store = store
+        self._listen = listen
+        self._left_s = left_s
         self.rounds: list[ProfiledRound] = []
         self.round_s = 0.0
         self.scaling: list[ScalingRound] = []
