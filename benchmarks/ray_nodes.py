@@ -25,7 +25,7 @@ _QUICK = {
     "RAY_prestart_worker_first_driver": "0",
 }
 """A host that does not answer is given up after seconds instead of half a minute; one that starts
-next to busy programs is waited for."""
+next to busy programs is waited for. No worker is started before it is needed."""
 
 
 def free_port() -> int:

@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from tests.command import Here
+from tests.output.test_figures import SAMPLE, SAMPLES
 from tuner.output.compare import StudyFound, compare, find_studies
 from tuner.record.configuration import Value
 from tuner.record.files import read_result, write_result
@@ -16,11 +17,9 @@ from tuner.record.interval import Interval
 from tuner.record.result import Result
 from tuner.record.why import ClassTime, OperatorClass, Why
 
-SAMPLES = Path(__file__).parent / "results"
-
 
 def sample(**changes: Any) -> Result:
-    return msgspec.structs.replace(read_result(SAMPLES / "resnet50-torch.json"), **changes)
+    return msgspec.structs.replace(read_result(SAMPLE), **changes)
 
 
 def at_rate(result: Result, point: float) -> Result:

@@ -29,9 +29,10 @@ SAME = WinnerClass.SAME_PRECISION
 
 SAMPLE = Path(__file__).parent / "results" / "resnet50-torch.json"
 """The result of a study of half an hour, as an earlier version wrote it."""
+SAMPLES = Path(__file__).parents[2] / "reports/samples"
 KNOWN = Path(__file__).parents[2] / "benchmarks/known"
 REAL = [
-    SAMPLE.with_name("bert-base-tensorflow.json"),
+    SAMPLES / "bert-base-tensorflow.json",
     KNOWN / "ncf-tensorflow-with/result.json",
     KNOWN / "distilbert-torch-with/result.json",
 ]

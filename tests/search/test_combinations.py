@@ -139,18 +139,8 @@ def test_then_what_the_leader_sets_is_tried_at_other_values(written: Written) ->
         alternatives.append(written.step(WinnerClass.SAME_PRECISION, 0.2))
     alternatives.pop()  # of another source
     assert union(configured(compile="frozen"), leader) in alternatives
-
-
-def test_what_the_leader_sets_is_not_tried_at_its_default(written: Written) -> None:
-    """The default tried it: to leave a setting out is for minimising."""
-    written.given(COMPILED, 0.4)
-    written.given(THREADS, 0.3)
-    leader = written.step(WinnerClass.SAME_PRECISION, 0.7)
-    written.step(WinnerClass.SAME_PRECISION, 0.2)
-    while written.source == "union":
-        last = list(written.tried)[-1]
-        assert set(last.as_dict()) == set(leader.as_dict())
-        written.step(WinnerClass.SAME_PRECISION, 0.2)
+    # not at its default, which leaves it out: that is for minimising
+    assert all(set(each.as_dict()) == set(leader.as_dict()) for each in alternatives)
 
 
 def test_what_nobody_gained_by_is_left_to_the_others(written: Written) -> None:

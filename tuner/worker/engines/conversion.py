@@ -25,7 +25,7 @@ PACKAGES = "TUNE_FRAMEWORK_PACKAGES"
 _SUMMARY = "Summary:"
 """The line after which OpenVINO's converter says what it could not convert."""
 _LOGGERS = ("torch.onnx", "tf2onnx")
-"""Of what tells of its progress at every model."""
+"""The loggers of converters, which report progress at every model."""
 
 
 @contextmanager
