@@ -127,6 +127,7 @@ class Dealt:
         good = taken.outcome == Outcome.MEASURED
         self.failure = None if good else Ending(Outcome(taken.outcome), taken.reason)
         self.has_slices = bool(taken.slices)
+        self.memory_bytes = 0
         self._drift = drift
         self._shift = shift - drift.offset(taken.session)
         self._draw = draw
@@ -184,7 +185,7 @@ class Deck:
 class _Pacer:
     """The resident default: what the recorded pacer showed beside the launch that is measured."""
 
-    check_s, has_slices = 0.0, True
+    check_s, memory_bytes, has_slices = 0.0, 0, True
     failure: Ending | None = None
 
     def __init__(self, source: DeckSource) -> None:
@@ -245,6 +246,7 @@ class _SideBySide:
         self._dealt = dealt
         self.fixed_s, self.check_s = dealt.fixed_s, dealt.check_s
         self.failure, self.has_slices = dealt.failure, dealt.has_slices
+        self.memory_bytes = dealt.memory_bytes
 
     def slice(self) -> PlayedSlice:
         found = self._dealt.slice()

@@ -2,6 +2,7 @@
 
     python -m benchmarks.gain [--sources noise-one,noise-several] [--budgets 600,300]
                               [--studies 80] [--together N --share S]
+    python -m benchmarks.gain --sources costly-idle,costly-little,costly-worth
 
 Whole studies, minimising and confirmation included, on noise that was recorded on this host
 (benchmarks/replay.py), with settings worth as in benchmarks/golden.py. Counted is what the winner
@@ -16,7 +17,7 @@ import argparse
 import math
 import statistics
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -34,6 +35,25 @@ from tuner.study.planner import Planner
 from tuner.study.study import CLASS_ORDER
 
 CLASSES = CLASS_ORDER[:2]
+_ON_COSTLY: Mapping[str, float] = {
+    "launch.allocator=tcmalloc": math.log(1.4),
+    "env.FAKE_THREADS=4": math.log(1.05),
+    "fake.layout=blocked": math.log(1.1),
+    "fake.compile=fast": math.log(1.25),
+    "fake.precision=bf16": math.log(1.7),
+}
+"""What settings are worth where two are costly; `fake.streams` beside them."""
+COSTLY: Mapping[str, float] = {
+    "costly-idle": math.log(0.97),
+    "costly-little": math.log(1.05),
+    "costly-worth": math.log(1.3),
+}
+"""Sources in which two settings raise memory: what the costlier of them is worth."""
+_RAISED = replay.Raised(
+    memory={"fake.streams=2": math.log(1.9), "fake.compile=fast": math.log(1.7)},
+    seconds={"fake.compile=fast": 10.0},
+)
+"""As two instances and a compiler do with resnet50 in PyTorch (benchmarks/history)."""
 
 
 class Job(msgspec.Struct, frozen=True):
@@ -58,28 +78,34 @@ class Found(msgspec.Struct, frozen=True):
     n_settings: int
     """Of the winner, where it is called faster."""
     n_proposals: int
+    is_costly: bool
+    """Whether it ships the setting that nearly doubles memory."""
 
 
 def play(job: Job) -> dict[WinnerClass, Found]:
     """Carry out a study; return what came of each class."""
-    effects = ON_NOISE[job.source]
+    effects, raised = ON_NOISE.get(job.source), None
+    if effects is None:
+        effects, raised = {**_ON_COSTLY, "fake.streams=2": COSTLY[job.source]}, _RAISED
     with replay.study_of(
-        job.plan, job.recording, effects, job.budget_s, job.seed, job.side_by_side
+        job.plan, job.recording, effects, job.budget_s, job.seed, job.side_by_side, raised
     ) as study:
         Planner(study).run(replay.PHASES)
         claims = make_claims(study)
         found = {}
         for winner_class in CLASSES:
             claim = claims.claim(winner_class)
-            log_gain = sum(effects.get(f"{k}={v}", 0.0) for k, v in claim.configuration.settings)
+            settings = [f"{k}={v}" for k, v in claim.configuration.settings]
+            log_gain = sum(effects.get(setting, 0.0) for setting in settings)
             is_faster = claim.verdict == "faster"
             width = math.log(claim.speedup.high / claim.speedup.low) / 2 if claim.speedup else None
             found[winner_class] = Found(
                 math.expm1(log_gain) if is_faster else 0.0,
                 is_faster,
                 width,
-                len(claim.configuration.settings) if is_faster else 0,
+                len(settings) if is_faster else 0,
                 study.n_proposed(),
+                is_faster and raised is not None and "fake.streams=2" in settings,
             )
         return found
 
@@ -95,7 +121,8 @@ def line(found: Sequence[Found]) -> str:
         f"{statistics.fmean(f.is_faster for f in found):4.0%}, half-width "
         f"{statistics.median(widths) if widths else math.nan:5.1%}, settings "
         f"{statistics.fmean(settings) if settings else math.nan:3.1f}, proposals "
-        f"{statistics.fmean(f.n_proposals for f in found):4.1f}"
+        f"{statistics.fmean(f.n_proposals for f in found):4.1f}, costly "
+        f"{statistics.fmean(f.is_costly for f in found):4.0%}"
     )
 
 

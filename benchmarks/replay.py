@@ -17,7 +17,7 @@ import math
 import os
 import statistics
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -57,6 +57,26 @@ Effects = dict[str, float]
 PHASES = (measure_baselines, explore, race, minimise, confirm)
 """What a replayed study goes through, in this order."""
 _CHECK_S = 0.5
+_DEFAULT_BYTES = 64 << 30
+"""Memory of the default, where settings raise it: 10 % more is above the floor of the described
+host, below which nothing is costly."""
+
+
+class Raised(msgspec.Struct, frozen=True):
+    """What settings raise besides the speed: "KNOB=VALUE" to a number."""
+
+    memory: Mapping[str, float]
+    """The logarithm of the ratio by which each raises memory."""
+    seconds: Mapping[str, float]
+    """By how much longer each makes a launch take to prepare."""
+
+    def of_memory(self, configuration: Configuration) -> int:
+        """Return the bytes of a configuration."""
+        return round(_DEFAULT_BYTES * math.exp(_sum(self.memory, configuration)))
+
+
+def _sum(worth: Mapping[str, float], configuration: Configuration) -> float:
+    return sum(worth.get(f"{k}={v}", 0.0) for k, v in configuration.settings)
 
 
 class _Playing:
@@ -67,9 +87,17 @@ class _Playing:
     has_slices = True
 
     def __init__(
-        self, tape: Tape, source: RecordedLaunch | None, effect: float, *, is_confirming: bool
+        self,
+        tape: Tape,
+        source: RecordedLaunch | None,
+        effect: float,
+        *,
+        is_confirming: bool,
+        longer_s: float = 0.0,
+        memory_bytes: int = 0,
     ) -> None:
-        self.fixed_s = source.fixed_s if source else 5.0
+        self.fixed_s = longer_s + (source.fixed_s if source else 5.0)
+        self.memory_bytes = memory_bytes
         self._tape = tape
         self._source = source
         self._factor = math.exp(effect)
@@ -90,9 +118,10 @@ class _Playing:
 class TapeSource:
     """Launches from a tape: those side by side from ones that were, others as the time is."""
 
-    def __init__(self, tape: Tape, effects: Effects) -> None:
+    def __init__(self, tape: Tape, effects: Effects, raised: Raised | None = None) -> None:
         self._tape = tape
         self._effects = effects
+        self._raised = raised
 
     @property
     def clock(self) -> VirtualClock:
@@ -105,8 +134,15 @@ class TapeSource:
         elif purpose is not Purpose.PACER:
             self._tape.seek()
             source = self._tape.any_launch()
-        effect = sum(self._effects.get(f"{k}={v}", 0.0) for k, v in configuration.settings)
-        return _Playing(self._tape, source, effect, is_confirming=purpose is Purpose.CONFIRM)
+        raised = self._raised
+        return _Playing(
+            self._tape,
+            source,
+            _sum(self._effects, configuration),
+            is_confirming=purpose is Purpose.CONFIRM,
+            longer_s=_sum(raised.seconds, configuration) if raised else 0.0,
+            memory_bytes=raised.of_memory(configuration) if raised else 0,
+        )
 
     def idle(self) -> tuple[str, ...]:
         self._tape.pass_ += 1
@@ -181,9 +217,10 @@ def study_of(
     budget_s: float,
     seed: int,
     side_by_side: SideBySide | None = None,
+    raised: Raised | None = None,
 ) -> Iterator[Study]:
-    """Assemble a study on a recording."""
-    source = TapeSource(Tape(recording, seed), effects)
+    """Assemble a study on a recording. raised: what settings cost; None if nothing."""
+    source = TapeSource(Tape(recording, seed), effects, raised)
     budget = Budget(budget_s, clock=source.clock)
     shared = Path("/dev/shm")
     where = shared if os.access(shared, os.W_OK) else None
@@ -218,7 +255,7 @@ def _single_launches(study: Study) -> tuple[float, tuple[Configuration, float]]:
 
 
 def _truth(configuration: Configuration, effects: Effects) -> float:
-    return math.exp(sum(effects.get(f"{k}={v}", 0.0) for k, v in configuration.settings))
+    return math.exp(_sum(effects, configuration))
 
 
 def _claimed(claim: Any, effects: Effects) -> Claimed:

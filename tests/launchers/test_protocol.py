@@ -71,6 +71,7 @@ class Dying:
         self._is_killed = is_killed
         self.fixed_s, self.check_s = played.fixed_s, played.check_s
         self.failure, self.has_slices = played.failure, played.has_slices
+        self.memory_bytes = played.memory_bytes
 
     def slice(self) -> PlayedSlice | Ending:
         if self._is_killed():

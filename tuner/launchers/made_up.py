@@ -67,7 +67,7 @@ class _MadeUpLaunch:
         self.fixed_s, self.check_s = source.start_s, source.check_s
         at_start = source.fault(configuration)
         self.failure = at_start or source.wrong(configuration)
-        self.has_slices = at_start is None
+        self.has_slices, self.memory_bytes = at_start is None, 0
 
     def slice(self) -> PlayedSlice:
         source = self._source

@@ -76,6 +76,10 @@ class Played(Protocol):
     @property
     def check_s(self) -> float: ...
     @property
+    def memory_bytes(self) -> int:
+        """The most that is resident; 0 if that is not known."""
+
+    @property
     def failure(self) -> Ending | None:
         """Its ending if it fails: at its start, or, if it has slices, when it is checked."""
 
@@ -131,7 +135,8 @@ class ReplayedLaunch:
             n_companions = self.record.request.n_companions
             self.finish(_among_companions(self._played.failure, n_companions))
         else:
-            self._file.add(Prepared(0.1, 0.1, 0.5, True, 0, 0, self._read_back))
+            memory_bytes = self._played.memory_bytes
+            self._file.add(Prepared(0.1, 0.1, 0.5, True, memory_bytes, 0, self._read_back))
 
     def _spend(self, seconds: float) -> bool:
         """Let a step take its seconds; end the launch if they are more than it may take."""
@@ -242,7 +247,7 @@ class SideBySide(msgspec.Struct, frozen=True):
 
 
 class RecordedLauncher:
-    """Launches from a source. They need no memory, and no profiler looks into them."""
+    """Launches from a source. No profiler looks into them."""
 
     can_profile = False
 

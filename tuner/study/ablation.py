@@ -23,7 +23,7 @@ from tuner.space.catalogue import allowed_in, describe, is_default, narrowest_cl
 from tuner.space.knobs_of.launch import BATCH, INSTANCES
 from tuner.study.candidates import known_score
 from tuner.study.evaluation import Evaluation
-from tuner.study.resource_costs import Increase, ResourceCost
+from tuner.study.resource_costs import COST_THRESHOLD, Increase, ResourceCost
 from tuner.study.rounds import Loss, LossInRounds
 from tuner.study.study import Study
 
@@ -164,8 +164,11 @@ def is_necessary(
 
 
 def may_be_necessary(study: Study, full: Configuration, shorter: Configuration) -> bool:
-    """Tell whether more of the rate is lost than the tolerance, even if that may be noise."""
-    return _excess_loss(study, full, shorter) > 0
+    """Tell whether so much of the rate is lost that a costly setting is worth rounds.
+
+    Even if that may be noise. A gain below 10 % is as little as an increase that is not costly.
+    """
+    return _excess_loss(study, full, shorter) + tolerance(study) > COST_THRESHOLD
 
 
 def seems_necessary(study: Study, full: Configuration, shorter: Configuration) -> bool:

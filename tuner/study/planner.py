@@ -397,22 +397,21 @@ class Planner:
     ) -> list[Configuration]:
         """Return the arms of a first look that fits, in their order; if none fits, all.
 
-        The recommended finalist comes first, then the one that would replace it. A finalist brings
-        along the configurations without its costly settings if they fit too: rounds of both are the
-        best proof that the settings are needed.
+        The recommended finalist comes first, then the one that would replace it. What the finalists
+        leave goes to configurations without their costly settings: rounds of both are the best
+        proof that the settings are needed.
         """
-        found: list[Configuration] = []
         in_turn = (
             self._study.widest,
             WinnerClass.SAME_PRECISION,
             WinnerClass.NO_CODE,
             WinnerClass.REDUCED_PRECISION,
         )
-        for finalist in dict.fromkeys(finalists[k] for k in in_turn if k in finalists):
-            for arms in ([finalist, *leaner.get(finalist, ())], [finalist]):
-                if self._has_time_for_a_look([*found, *arms], 0.0, minimal=True):
-                    found += arms
-                    break
+        ordered = list(dict.fromkeys(finalists[k] for k in in_turn if k in finalists))
+        found: list[Configuration] = []
+        for more in [[f] for f in ordered] + [list(leaner.get(f, ())) for f in ordered]:
+            if self._has_time_for_a_look([*found, *more], 0.0, minimal=True):
+                found += more
         by_class = list(dict.fromkeys(finalists.values()))
         in_order = [*(c for c in by_class if c in found), *found]
         return list(dict.fromkeys(in_order)) or by_class

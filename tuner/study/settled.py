@@ -7,7 +7,7 @@ again.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from copy import copy
 from functools import partial
 
@@ -22,6 +22,7 @@ from tuner.study.claim import Claim
 from tuner.study.claims import Claims
 from tuner.study.compared import unmeasured_baselines
 from tuner.study.evaluation import as_of
+from tuner.study.rounds import LossInRounds
 from tuner.study.study import Study
 
 
@@ -103,6 +104,22 @@ def claims_by(
         n_rounds=n_rounds,
         is_interim=is_interim,
         settled=before,
-        why_unjustified=partial(why_unjustified, study),
+        why_unjustified=_judge_of_costs(study, chosen),
         unmeasured=lambda winner_class: unmeasured_baselines(study, winner_class),
     )
+
+
+def _judge_of_costs(
+    study: Study, chosen: ArmsChosen | None
+) -> Callable[[Configuration, LossInRounds], str]:
+    """Return what says which costly settings of a configuration are not shown to be needed.
+
+    The arm of an early verdict is judged by what was known then, unless the confirmation chose it
+    as well: the user has read that verdict, and later estimates of costs must not undo it.
+    """
+    rounds = study.store.all(EarlyRound)
+    if len(rounds) < FIRST_LOOK or (chosen and rounds[-1].arm in chosen.arms):
+        return partial(why_unjustified, study)
+    then, arm = copy(study), rounds[-1].arm
+    then.evaluation = as_of(study.evaluation, max(rounds[-1].launches))
+    return lambda c, loss: why_unjustified(then if c == arm else study, c, loss)
