@@ -369,9 +369,9 @@ def _seconds(budget: str | float) -> float:
 def _call(given: Mapping[str, Any]) -> str:
     """Write the call that repeats a study, without what is at its default."""
     defaults = tune.__kwdefaults__ or {}
-    told = {k: v for k, v in given.items() if k != "model" and v != defaults[k]}
+    given_here = {k: v for k, v in given.items() if k != "model" and v != defaults[k]}
     named = [] if given["model"] == "" else [_written(given["model"])]
-    others = [f"{name}={_written(value)}" for name, value in told.items()]
+    others = [f"{name}={_written(value)}" for name, value in given_here.items()]
     return f"tuner.tune({', '.join(named + others)})"
 
 

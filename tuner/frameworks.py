@@ -98,7 +98,7 @@ FRAMEWORKS: Mapping[str, FrameworkEntry] = MappingProxyType(
 )
 """By the name that the command line, files and model functions have for it."""
 OFFERED: tuple[str, ...] = tuple(name for name, entry in FRAMEWORKS.items() if entry.install)
-"""The frameworks that the tool speaks of where nobody has named one."""
+"""The frameworks that the tool speaks of where the user names none."""
 OFFERED_TITLES: tuple[str, ...] = tuple(FRAMEWORKS[name].title for name in OFFERED)
 """Their names in sentences."""
 DISTRIBUTIONS: tuple[str, ...] = tuple(

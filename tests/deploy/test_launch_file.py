@@ -526,7 +526,7 @@ def test_services_of_docker_compose(tmp_path: Path) -> None:
         ("pod.yaml", b"a: &x [*x]", ""),
         ("pod.yaml", b"a: &a [x,x]\nb: &b [*a,*a]\nc: &c [*b,*b]\nd: [*c,*c]", ""),
         ("serve.sh", b"\xff\xfe", "is no text"),
-        ("serve.sh", b"A=1\n" * 400_000, "no launch file has so many"),
+        ("serve.sh", b"A=1\n" * 400_000, "no launch file is that long"),
     ],
 )
 def test_what_is_no_launch_file(tmp_path: Path, name: str, data: bytes, told: str) -> None:

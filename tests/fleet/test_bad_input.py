@@ -22,8 +22,8 @@ pytestmark = needs("ray")
         (("--models", "fake", "--fleet", "auto", "--storage", "mysql://u@h/d?password=secret"),
          "leave it out and set"),
         (("--models", "fake", "--fleet", "auto", "--storage", "sqlite:///x.db"), "postgresql"),
-        (("--models", "fake", "--fleet", "ray://127.0.0.1:1"), "nobody listens there"),
-        (("--models", "fake", "--fleet", "ray://a..b:1"), "nobody listens there"),
+        (("--models", "fake", "--fleet", "ray://127.0.0.1:1"), "nothing listens there"),
+        (("--models", "fake", "--fleet", "ray://a..b:1"), "nothing listens there"),
         (("--models", "nothing", "--fleet", "auto"), "nothing"),
     ],
 )  # fmt: skip

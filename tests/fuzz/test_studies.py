@@ -97,7 +97,7 @@ def test_a_study_holds_what_its_lines_say_or_is_refused_untouched(
         first, *others = notes_of((folder / FILES[id]).read_bytes())
         assert_carried(json.loads(msgspec.json.encode(record.request)), first["request"])
         slices = [each["slice"] for each in others if each["type"] == "slice"]
-        read = sorted([*record.slices, *record.beside], key=lambda s: s.index)
+        read = sorted([*record.slices, *record.contended], key=lambda s: s.index)
         assert_carried(
             json.loads(msgspec.json.encode(read)), sorted(slices, key=lambda s: int(s["index"]))
         )

@@ -265,7 +265,7 @@ def test_what_has_ended_takes_no_further_step(side: Side) -> None:
     launch.finish(Ending(Outcome.MEASURED))
     assert not side.works()
     assert record.ending is hopeless
-    assert (len(record.slices), record.beside, record.check, record.profile) == (1, [], None, None)
+    assert (len(record.slices), record.contended, record.check, record.profile) == (1, [], None, None)
     assert (record.total_s, record.slicing_s) == before
 
 
@@ -293,7 +293,7 @@ def test_a_slice_beside_a_neighbour_stands_apart_where_there_is_one(side: Side) 
             launch.take_contended_slice(1, 0.2, n)
     assert launch.goes_on
     assert launch.record.n_neighbours == n
-    assert [s.index for s in launch.record.beside] == ([1] if n else [])
+    assert [s.index for s in launch.record.contended] == ([1] if n else [])
     assert [s.index for s in launch.record.slices] == [0]
 
 

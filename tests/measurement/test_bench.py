@@ -243,15 +243,15 @@ def test_a_round_may_end_beside_a_neighbour(bench_of: Maker) -> None:
     for record in records[:2]:
         assert record.ending == Ending(Outcome.MEASURED)
         assert len(record.slices) >= CONFIRM.least
-        (beside,) = record.beside
+        (beside,) = record.contended
         assert beside.at > record.slices[-1].at
         assert record.n_neighbours == max(1, len(launcher_of(bench).host.cpus) // 2)
-    assert records[2].beside == []
-    indices = [s.index for r in bench.store.launches.values() for s in (*r.slices, *r.beside)]
+    assert records[2].contended == []
+    indices = [s.index for r in bench.store.launches.values() for s in (*r.slices, *r.contended)]
     assert len(set(indices)) == len(indices)
     bench.store.close()
     with Store(bench.store.folder) as again:
-        assert again.launches[records[0].request.id].beside == records[0].beside
+        assert again.launches[records[0].request.id].contended == records[0].contended
 
 
 def test_a_round_may_end_with_profiles(bench_of: Maker) -> None:
@@ -283,7 +283,7 @@ def test_what_does_not_bear_a_neighbour_was_measured_all_the_same(bench_of: Make
     arms = [Configuration(), Configuration.of({"fake.streams": 2})]
     bench.measure(arms[0], Purpose.SEARCH, noise=NOISE)
     records = bench.measure_round(arms, 1, Purpose.CONFIRM, noise=NOISE, beside_neighbour=True)
-    assert [len(r.beside) for r in records] == [1, 0]
+    assert [len(r.contended) for r in records] == [1, 0]
     ending = records[1].ending
     assert ending is not None
     assert ending.outcome is Outcome.MEASURED
@@ -296,7 +296,7 @@ def test_a_single_launch_may_end_beside_a_neighbour(bench_of: Maker) -> None:
     record = bench.measure(
         Configuration.of({"fake.streams": 2}), Purpose.RACE, noise=NOISE, beside_neighbour=True
     )
-    assert len(record.beside) == 1
+    assert len(record.contended) == 1
     assert record.check is not None
 
 

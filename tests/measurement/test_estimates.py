@@ -231,7 +231,7 @@ def server(id: int, rate: float, call_s: float, busy_s: float, *, met: bool = Tr
     return LaunchRecord(
         LaunchRequest(id, Configuration(), 1, Purpose.CONFIRM, round=1),
         slices=[calls(1, call_s, 0.0), within],
-        beside=[calls(4, busy_s, 0.0)],
+        contended=[calls(4, busy_s, 0.0)],
         ending=Ending(Outcome.MEASURED),
     )
 

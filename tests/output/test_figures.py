@@ -289,7 +289,7 @@ def test_an_unbounded_interval_is_cut_and_a_far_one_is_drawn_where_it_is(point: 
         )
         assert chart is not None
         row = next(r for r in chart.spec["data"]["values"] if r["name"] == "same precision")
-        return row["low"], row["high"], row["told"]
+        return row["low"], row["high"], row["text"]
 
     assert extent(Interval(point, point / 1.2, point * 1.2, 0.95))[:2] == (point / 1.2, point * 1.2)
     low, high, told = extent(Interval(point, 1e-9, 1e9, 0.95))

@@ -104,8 +104,8 @@ def test_what_no_study_writes_is_named(
         (Slo(0.99, 0.0, ""), "within 0.0 s, which is none"),
         (Slo(0.99, 1e9, ""), "which is none"),
         (msgspec.structs.replace(SLO, trace=Trace("a", "", 2, 1.0)), None),
-        (msgspec.structs.replace(SLO, trace=Trace("a", "", 1, 1.0)), "its trace is none"),
-        (msgspec.structs.replace(SLO, trace=Trace("a", "", 2, 0.0)), "its trace is none"),
+        (msgspec.structs.replace(SLO, trace=Trace("a", "", 1, 1.0)), "its trace is invalid"),
+        (msgspec.structs.replace(SLO, trace=Trace("a", "", 2, 0.0)), "its trace is invalid"),
     ],
 )
 def test_a_servers_bound_is_a_quantile_within_seconds(

@@ -178,7 +178,7 @@ def test_ids_and_ordinals_of_a_reopened_study_are_new(tmp_path: Path) -> None:
         before = store.launches[7]
     assert before.n_neighbours == 2
     assert [s.index for s in before.slices] == [3]
-    assert [s.index for s in before.beside] == [9]
+    assert [s.index for s in before.contended] == [9]
     assert (before.total_s, before.slicing_s) == (3.0, 1.0)
 
 

@@ -152,7 +152,7 @@ def test_settings_with_the_same_effect_are_one_configuration(xeon: Host) -> None
 def test_threads_of_an_instance_stay_within_its_cpus(xeon: Host) -> None:
     torch = resolved(xeon, "torch", TORCH_DEFAULTS)
     four: dict[str, Value] = {"launch.instances": 4, "env.OMP_NUM_THREADS": 16}
-    assert torch.dead(four) == [("env.OMP_NUM_THREADS", "at most 4 beside these settings")]
+    assert torch.ineffective(four) == [("env.OMP_NUM_THREADS", "at most 4 beside these settings")]
     tensorflow = resolved(xeon, "tensorflow", {**TENSORFLOW_DEFAULTS,
                                                "env.TF_NUM_INTRAOP_THREADS": 16})  # fmt: skip
     same_as_left_alone: dict[str, Value] = {"launch.instances": 4, "env.TF_NUM_INTRAOP_THREADS": 4}
@@ -165,7 +165,7 @@ def test_memory_is_bound_only_where_an_instance_has_not_every_node(xeon: Host) -
     torch = resolved(xeon, "torch", TORCH_DEFAULTS)
     bound: dict[str, Value] = {"launch.memory_policy": "bind"}
     assert torch.canonical(bound) == Configuration()
-    assert "nothing to bind" in torch.dead(bound)[0][1]
+    assert "nothing to bind" in torch.ineffective(bound)[0][1]
     team: dict[str, Value] = {"launch.instances": 2, **bound}
     assert torch.canonical(team) == Configuration.of(team)
 

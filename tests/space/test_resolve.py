@@ -74,15 +74,15 @@ def test_a_knob_that_another_makes_dead_does_not_count(tmp_path: Path) -> None:
         "tensorflow.auto_mixed_precision": "bf16",
     }
     assert tensorflow.canonical(both) == Configuration.of({"tensorflow.jit_compile": True})
-    assert [knob for knob, _ in tensorflow.dead(both)] == ["tensorflow.auto_mixed_precision"]
+    assert [knob for knob, _ in tensorflow.ineffective(both)] == ["tensorflow.auto_mixed_precision"]
 
 
 def test_dead_knobs_of_guides_are_told_with_the_reason(tmp_path: Path) -> None:
     torch = resolved(machine(tmp_path, cores=8), "torch", TORCH_DEFAULTS)
-    ((knob, why),) = torch.dead({"env.KMP_BLOCKTIME": 1})
+    ((knob, why),) = torch.ineffective({"env.KMP_BLOCKTIME": 1})
     assert knob == "env.KMP_BLOCKTIME"
     assert "libgomp" in why
-    ((knob, why),) = torch.dead({"torch.interop_threads": 1})
+    ((knob, why),) = torch.ineffective({"torch.interop_threads": 1})
     assert "TorchScript" in why
 
 
@@ -111,7 +111,7 @@ def test_every_choice_of_a_live_knob_is_a_neighbour_of_the_default(
     reached = {knob for c in space.adjacent(Configuration()) for knob, _ in c.settings}
     live = {
         knob.id for knob in space.searched
-        if not space.dead({knob.id: next(v for v in knob.choices if v != knob.default)})
+        if not space.ineffective({knob.id: next(v for v in knob.choices if v != knob.default)})
     }  # fmt: skip
     assert reached == live
     assert len(live) > 10
@@ -335,10 +335,10 @@ def test_the_stronger_name_of_a_setting_is_that_setting(tmp_path: Path) -> None:
     torch = resolved(machine(tmp_path, cores=8), "torch", TORCH_DEFAULTS)
     both: dict[str, Value] = {"env.OMP_NUM_THREADS": 4, "env.MKL_NUM_THREADS": 2}
     assert torch.canonical(both) == Configuration.of({"env.OMP_NUM_THREADS": 2})
-    assert torch.dead(both) == []
+    assert torch.ineffective(both) == []
     tensorflow = resolved(machine(tmp_path, cores=8), "tensorflow", TENSORFLOW_DEFAULTS)
     assert tensorflow.canonical(both) == Configuration()
-    assert {knob for knob, _ in tensorflow.dead(both)} == set(both)
+    assert {knob for knob, _ in tensorflow.ineffective(both)} == set(both)
 
 
 def test_another_openmp_brings_its_own_settings_to_life(tmp_path: Path) -> None:
@@ -360,7 +360,7 @@ def test_what_no_library_reads_is_dead(tmp_path: Path) -> None:
     )
     knob = "env.TF_MKL_OPTIMIZE_PRIMITIVE_MEMUSE"
     assert space.by_id[knob].choices == (UNSET,)
-    assert space.dead({knob: "false"}) == [(knob, "no library knows it")]
+    assert space.ineffective({knob: "false"}) == [(knob, "no library knows it")]
 
 
 def test_asking_for_what_can_have_no_effect_is_told(tmp_path: Path) -> None:
@@ -413,7 +413,7 @@ def test_places_without_binding_are_dropped_with_it(tmp_path: Path) -> None:
     torch = resolved(machine(tmp_path, cores=8), "torch", TORCH_DEFAULTS)
     graviton: dict[str, Value] = {"env.OMP_PROC_BIND": "false", "env.OMP_PLACES": "cores"}
     assert torch.canonical(graviton) == Configuration()
-    assert [knob for knob, _ in torch.dead(graviton)] == ["env.OMP_PLACES"]
+    assert [knob for knob, _ in torch.ineffective(graviton)] == ["env.OMP_PLACES"]
 
 
 def test_a_default_that_follows_the_mask_is_kept_where_the_mask_is_narrowed(tmp_path: Path) -> None:
@@ -532,13 +532,13 @@ def test_another_engine_has_its_own_settings_and_none_of_the_frameworks(
     assert kept.keys() == {"engine.name", "onnxruntime.spinning", threads, "launch.instances"} - (
         {threads} if kept.get(threads) is None else set()
     )
-    dead = dict(space.dead(both))
+    dead = dict(space.ineffective(both))
     assert dead["openvino.pinning"] == "a setting of OpenVINO"
     assert "a setting of the framework" in dead[own] or "another engine" in dead[own]
     # without an engine, the framework's are live and the engines' are not
     alone = {knob: value for knob, value in both.items() if knob != "engine.name"}
     assert own in space.canonical(alone).as_dict()
-    assert {"onnxruntime.spinning", "openvino.pinning"} <= dict(space.dead(alone)).keys()
+    assert {"onnxruntime.spinning", "openvino.pinning"} <= dict(space.ineffective(alone)).keys()
 
 
 def test_without_an_engine_nothing_is_searched_of_it(tmp_path: Path) -> None:
@@ -558,7 +558,7 @@ def test_openvino_keeps_the_allocator_of_the_system(tmp_path: Path) -> None:
     )
     both: dict[str, Value] = {"launch.allocator": "jemalloc", "engine.name": "openvino"}
     assert space.canonical(both).as_dict() == {"launch.allocator": "jemalloc"}
-    assert dict(space.dead(both))["engine.name"].startswith("OpenVINO crashes")
+    assert dict(space.ineffective(both))["engine.name"].startswith("OpenVINO crashes")
     both["engine.name"] = "onnxruntime"
     assert space.canonical(both).as_dict() == both
 
@@ -578,9 +578,9 @@ def test_a_number_of_threads_of_the_engine_makes_the_frameworks_dead(tmp_path: P
     both: dict[str, Value] = {
         "engine.name": "openvino", "engine.threads": 2, "env.OMP_NUM_THREADS": 3
     }  # fmt: skip
-    assert "env.OMP_NUM_THREADS" in dict(space.dead(both))
+    assert "env.OMP_NUM_THREADS" in dict(space.ineffective(both))
     # two processes share four cores: neither can have three threads on cores of its own
     several: dict[str, Value] = {
         "engine.name": "openvino", "engine.threads": 3, "launch.instances": 2
     }  # fmt: skip
-    assert "engine.threads" in dict(space.dead(several))
+    assert "engine.threads" in dict(space.ineffective(several))

@@ -437,7 +437,7 @@ def test_what_collapses_beside_a_neighbour_without_it_is_needed_where_that_is_th
     search(store, DEFAULT, SHORTER, FULL)
     for record, share in zip(store.launches.values(), (0.8, 0.1, 0.8), strict=True):
         seconds = record.slices[0].seconds / share
-        record.beside = [msgspec.structs.replace(record.slices[0], seconds=seconds)]
+        record.contended = [msgspec.structs.replace(record.slices[0], seconds=seconds)]
     study = new_study(store, tmp_path, 1.0, Priced)
     assert list(unjustified_costs(study, FULL)) == ["fake.streams"]
     study.evaluation.objective = Objective.of("throughput", goal="robust")

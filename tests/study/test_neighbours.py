@@ -72,7 +72,7 @@ def add(
     )
     if beside:
         busy = math.exp(-(rate + kept[configuration]))
-        record.beside, record.n_neighbours = [Slice(id * 10 + 5, 1, 1, busy, id + 0.5)], 1
+        record.contended, record.n_neighbours = [Slice(id * 10 + 5, 1, 1, busy, id + 0.5)], 1
     store.launches[id] = record
     return record
 
@@ -200,7 +200,7 @@ def test_their_share_of_the_budget_is_kept(store: Store, tmp_path: Path) -> None
     step = ExtraRound([DEFAULT, FIRM], 1)
     assert is_beside_neighbour(study, step)
     slow = add(store, FIRM, Purpose.EXPLAIN, beside=True)
-    slow.beside = [Slice(99, 1, 1, 15.0, 99.0)]
+    slow.contended = [Slice(99, 1, 1, 15.0, 99.0)]
     assert not is_beside_neighbour(study, step)
 
 

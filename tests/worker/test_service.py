@@ -146,7 +146,7 @@ def test_it_is_waited_for(running: Running) -> None:
     busy = "which answers that it is busy"
     # which of these is seen before it is ready depends on who else uses the host
     assert set(said) <= {
-        "where nobody listens (has the command {port}, or reads it $PORT?)",
+        "where nothing listens (has the command {port}, or reads it $PORT?)",
         "which takes the request and has not answered",
         busy,
     }

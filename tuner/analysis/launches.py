@@ -34,8 +34,8 @@ def memory_peak(records: list[LaunchRecord]) -> int | None:
 
 def device_memory(records: list[LaunchRecord]) -> DeviceMemory | None:
     """Return the memory on the card that held the most; None without a card."""
-    told = [r.prepared.device_memory for r in records if r.prepared is not None]
-    known = [memory for memory in told if memory is not None]
+    cards = [r.prepared.device_memory for r in records if r.prepared is not None]
+    known = [memory for memory in cards if memory is not None]
     return max(known, key=lambda memory: memory.reserved_peak_bytes, default=None)
 
 
@@ -50,26 +50,26 @@ def joules_per_item(records: list[LaunchRecord]) -> float | None:
 
     Undisturbed slices only, because the card counts everything that computed on it.
     """
-    told = [
+    energies = [
         s.energy_j / (s.rate * s.seconds)
         for record in records
         if record.request.purpose is Purpose.CONFIRM
         for s in clean_slices(record)
         if s.energy_j
     ]
-    return statistics.median(told) if told else None
+    return statistics.median(energies) if energies else None
 
 
 def cpu_share(records: list[LaunchRecord]) -> float | None:
     """Return the share of the allowed CPUs' time that was used, the median of confirming slices."""
-    told = [
+    own = [
         s.interference.own
         for record in records
         if record.request.purpose is Purpose.CONFIRM
         for s in clean_slices(record)
         if s.interference.own is not None
     ]
-    return statistics.median(told) if told else None
+    return statistics.median(own) if own else None
 
 
 def loading(records: list[LaunchRecord]) -> Interval | None:
@@ -98,13 +98,13 @@ def call_times(records: list[LaunchRecord], objective: Objective) -> Latency | N
     if not objective.is_of_calls:
         return _of_slices(records)
     confirming = [r for r in records if r.request.purpose is Purpose.CONFIRM and r.slices]
-    told = [latency([seconds for s in r.slices for seconds in s.call_s]) for r in confirming]
-    if not told:
+    latencies = [latency([seconds for s in r.slices for seconds in s.call_s]) for r in confirming]
+    if not latencies:
         return None
     return Latency(
-        p50_s=statistics.geometric_mean(each.p50_s for each in told),
-        p99_s=statistics.geometric_mean(each.p99_s for each in told),
-        n_calls=sum(each.n_calls for each in told),
+        p50_s=statistics.geometric_mean(each.p50_s for each in latencies),
+        p99_s=statistics.geometric_mean(each.p99_s for each in latencies),
+        n_calls=sum(each.n_calls for each in latencies),
     )
 
 
@@ -118,9 +118,9 @@ def _of_slices(records: list[LaunchRecord]) -> Latency | None:
     calls. This assumes independent calls; if slow ones come together, the percentile is
     underestimated.
     """
-    told = [s for r in records for s in r.slices if s.latency is not None]
-    told = [s for s in told if not s.interference.dirty] or told
-    seen = [s.latency for s in told if s.latency is not None]
+    timed = [s for r in records for s in r.slices if s.latency is not None]
+    timed = [s for s in timed if not s.interference.dirty] or timed
+    seen = [s.latency for s in timed if s.latency is not None]
     if not seen:
         return None
     n_usual = statistics.median(each.n_calls for each in seen)

@@ -25,7 +25,7 @@ def beside_neighbour(claims: Claims, configuration: Configuration) -> BesideNeig
     n_processes, objective = 0, claims.objective
     for arms in (*claims.rounds.launches, *claims.rounds.beside_neighbour):
         own, default = arms.get(configuration), arms.get(claims.default)
-        if own is None or default is None or not own.beside or not default.beside:
+        if own is None or default is None or not own.contended or not default.contended:
             continue
         lead = lead_under_contention(own, default, objective)
         if lead is None:

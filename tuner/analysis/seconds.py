@@ -31,7 +31,7 @@ def seconds(store: Store, wall_s: float) -> Seconds:
             sums["start_up"] += record.built.import_s + record.built.build_s
         sums["compile"] += record.compile_s
         sums["warm_up"] += (record.prepared.warm_up_s if record.prepared else 0) + record.check_s
-        sums["warm_up"] += sum(s.seconds for s in record.beside)
+        sums["warm_up"] += sum(s.seconds for s in record.contended)
         sums["warm_up"] += record.profile.seconds if record.profile else 0.0
         counted = clean_slices(record)
         for s in record.slices:

@@ -124,7 +124,7 @@ def default_meets(claims: Claims, *, is_silent: bool) -> bool | None:
 
 def too_slow(
     name: str,
-    told: Sequence[Validation],
+    validations: Sequence[Validation],
     serving: Serving | None = None,
     slo: Slo | None = None,
 ) -> list[str]:
@@ -132,15 +132,15 @@ def too_slow(
 
     Unless that agrees with the rate: late requests come in clusters.
     """
-    if not told:
+    if not validations:
         return []
-    here = [each for each in told if each.rate == told[0].rate]
+    here = [each for each in validations if each.rate == validations[0].rate]
     if not all(each.is_too_slow for each in here):
         return []
     if serving is not None and slo is not None and all(_agrees(serving, slo, v) for v in here):
         return []
     disturbed = ", while something disturbed it" if all(each.disturbed for each in here) else ""
-    lower, last = "", told[-1].told
+    lower, last = "", validations[-1].told
     if last is not None and last.word == "valid":
         lower = f", and in time at {figure(last.rate)}: count on no more than that"
     elif last is not None and last.word == "too_short":
@@ -154,11 +154,11 @@ def too_slow(
 
 def _agrees(serving: Serving, slo: Slo, validation: Validation) -> bool:
     """Tell whether as many late requests as LoadGen had are to be expected now and then."""
-    told = validation.told
-    if told is None:
+    answer = validation.told
+    if answer is None:
         return False
-    most = serving.most_late(told.scheduled_rate, told.n_requests, slo.allowed)
-    return most is not None and told.n_over <= most
+    most = serving.most_late(answer.scheduled_rate, answer.n_requests, slo.allowed)
+    return most is not None and answer.n_over <= most
 
 
 def without_speedups(result: Result) -> Result:

@@ -66,8 +66,8 @@ def study_warnings(study: Study, claims: Claims, winner_class: WinnerClass) -> l
     if unknown:
         undone.append(f" to see how {', '.join(unknown)} fare next to a busy neighbour")
     if undone:  # one line, whatever it holds
-        told = ", nor".join(dict.fromkeys(undone))
-        texts.append(f"{NO_TIME}{told}; --extend 10m continues the study{_left_over(study)}")
+        words = ", nor".join(dict.fromkeys(undone))
+        texts.append(f"{NO_TIME}{words}; --extend 10m continues the study{_left_over(study)}")
     return list(dict.fromkeys(texts))
 
 

@@ -197,9 +197,9 @@ def _hint(evaluation: Evaluation, claims: Claims, claim: Claim) -> float | None:
 
 def _read_back(records: list[LaunchRecord]) -> list[ReadBack]:
     """Return the last read-back, from launches that could observe the most."""
-    told = [record.prepared for record in records if record.prepared is not None]
-    told = [prepared for prepared in told if prepared.is_traced] or told
-    return list(told[-1].read_back) if told else []
+    prepared_ones = [record.prepared for record in records if record.prepared is not None]
+    prepared_ones = [prepared for prepared in prepared_ones if prepared.is_traced] or prepared_ones
+    return list(prepared_ones[-1].read_back) if prepared_ones else []
 
 
 def contributions(study: Study, winner: Configuration) -> list[Contribution]:
@@ -312,9 +312,9 @@ def _cold_and_warm(
     compiles_nothing = first.compile_s < _BRIEF_S and not first.request.n_companions
     if compiles_nothing and all(r.request.n_companions for r in telling):
         return first.compile_s, first.compile_s if telling else None, False
-    told = telling if says_nothing else [first, *telling]
+    shown = telling if says_nothing else [first, *telling]
     cold = None if says_nothing else first.compile_s
-    return cold, warm, any(r.request.n_companions for r in told)
+    return cold, warm, any(r.request.n_companions for r in shown)
 
 
 def _compiled_settings(configuration: Configuration) -> list[tuple[str, object]]:

@@ -119,8 +119,8 @@ def frameworks_for(request: Request, card: ModelCard, device: str) -> tuple[str,
         if name not in installed:
             raise missing_framework(name)
     possible = tuple(f for f in card.frameworks if device in FRAMEWORKS[f].devices)
-    asked = request.frameworks or possible
-    if wrong := [name for name in asked or card.frameworks if name not in possible]:
+    wanted = request.frameworks or possible
+    if wrong := [name for name in wanted or card.frameworks if name not in possible]:
         raise UsageError(
             f"{wrong[0]} is not tuned on GPUs by this version: tune it on the CPU with another "
             "--hw (tune-framework spaces lists them)"

@@ -134,8 +134,8 @@ def plan(
     profile = choose_profile(request.hardware, host, request.device, in_question)
     check_device(profile, host)
     is_chosen = request.hardware == AUTO and request.device is None
-    if is_chosen and (told := left_out(profile, host, in_question)):
-        listen(Warned(told))
+    if is_chosen and (reason := left_out(profile, host, in_question)):
+        listen(Warned(reason))
     card = on_device(card, profile.device)
     check_memory(card, host, profile.device)
     frameworks = frameworks_for(request, card, profile.device)
@@ -218,9 +218,9 @@ def _check_seconds(budget_s: float, least_s: float, import_takes: str, given: st
 def _refuse_without_effect(plans: list[Plan], restrictions: Restrictions) -> None:
     """Raise UsageError for options that have no effect in any of the frameworks."""
     found = [without_effect(plan.space, restrictions) for plan in plans]
-    for asked, why in found[0].items():
-        if all(asked in other for other in found):
-            raise UsageError(f"{asked} has no effect here: {why}")
+    for wanted, why in found[0].items():
+        if all(wanted in other for other in found):
+            raise UsageError(f"{wanted} has no effect here: {why}")
 
 
 def _with_tolerance(card: ModelCard, tolerance: float) -> ModelCard:
@@ -394,9 +394,9 @@ def earlier_studies(
                 why = str(error)
                 continue
             readable += 1
-            told = (result.framework, result.objective.metric, result.scenario, result.callers)
+            found_for = (result.framework, result.objective.metric, result.scenario, result.callers)
             wanted = (workload.framework, metric, workload.scenario, workload.callers)
-            if told == wanted and result.default_meets_slo is not False:
+            if found_for == wanted and result.default_meets_slo is not False:
                 name = f"{result.model} ({path.parent})"
                 found[place] = Earlier(name, _log_ratios(result))
         if not readable:

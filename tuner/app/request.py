@@ -241,8 +241,8 @@ def _check_load(request: Request) -> None:
         raise UsageError(
             f"--set {BATCH}: another batch trains otherwise, so that training has one: --batch N"
         )
-    asked = {*restrictions.values.get(BATCH, ()), restrictions.fixed.get(BATCH), request.batch}
-    others = [str(batch) for batch in asked if batch not in (None, scenario.batch)]
+    batches = {*restrictions.values.get(BATCH, ()), restrictions.fixed.get(BATCH), request.batch}
+    others = [str(batch) for batch in batches if batch not in (None, scenario.batch)]
     if scenario.batch is not None and others:
         raise UsageError(
             f"--scenario {request.scenario} sends {scenario.batch} sample(s) in a request: leave "

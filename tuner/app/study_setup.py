@@ -133,8 +133,8 @@ def bounded(
         slo = fix_bound(study.store, bench, trace_of(request), plan.stand_in())
     finally:
         bench.close()
-    told = f"{slo.name} within {1000 * slo.seconds:.3g} ms"
-    study.notes.warn(f"no --slo was given: {told}, {slo.asked}")
+    text = f"{slo.name} within {1000 * slo.seconds:.3g} ms"
+    study.notes.warn(f"no --slo was given: {text}, {slo.asked}")
     return with_noted_bound(study.store, plan, request)
 
 

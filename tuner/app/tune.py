@@ -303,8 +303,8 @@ def _say_again(
     goes_on = going_on(command, model, framework, plan.folder, "10m")
     if not goes_on and not command.startswith("tune-framework"):
         goes_on = "the same call with extend='10m' in the place of budget"
-    told = f"; to go on with it: {goes_on}" if goes_on else ""
-    listen(Warned(f"this study is finished: nothing is measured{told}"))
+    text = f"; to go on with it: {goes_on}" if goes_on else ""
+    listen(Warned(f"this study is finished: nothing is measured{text}"))
     if changed := environment_changed(store, request):
         listen(Warned(changed))
 

@@ -276,13 +276,13 @@ def _frameworks(
 
     If none was requested, only those that can be measured on the device.
     """
-    asked = request.frameworks or tuple(
+    frameworks = request.frameworks or tuple(
         framework for framework in installed_frameworks() if device in FRAMEWORKS[framework].devices
     )
-    found = [framework for framework in asked if framework in card.frameworks]
+    found = [framework for framework in frameworks if framework in card.frameworks]
     if not found:
         where = "" if device == CPU else f" on {device}"
-        tried = " or ".join(asked) or "any framework"
+        tried = " or ".join(frameworks) or "any framework"
         listen(Warned(f"{name} is not there for {tried}{where}: it is left out"))
     return found
 

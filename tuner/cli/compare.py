@@ -85,8 +85,8 @@ def _show(comparison: Comparison) -> None:
         console.print(Text.assemble((study.name, "bold"), f"  {of}"))
         print_classes(console, r)
         if study.row is not None:
-            asked = elsewhere(study.row)
-            by = f"on {', '.join(study.row.hosts)}" + (f"; elsewhere: {asked}" if asked else "")
+            hosts_elsewhere = elsewhere(study.row)
+            by = f"on {', '.join(study.row.hosts)}" + (f"; elsewhere: {hosts_elsewhere}" if hosts_elsewhere else "")
             console.print(Text(by))
         console.print()
     for change in comparison.changes:

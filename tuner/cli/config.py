@@ -72,13 +72,13 @@ def write_config(folder: Path, options: Mapping[str, Any]) -> None:
     path = folder.absolute() / OPTIONS
     if path.exists():
         return
-    told = {**options, "out": str(path.parent)}
-    told.pop("extend", None)  # of a study that has no such file yet; each repetition would add it
-    secret = [name for name, value in told.items() if redacted(str(value)) != str(value)]
+    kept = {**options, "out": str(path.parent)}
+    kept.pop("extend", None)  # of a study that has no such file yet; each repetition would add it
+    secret = [name for name, value in kept.items() if redacted(str(value)) != str(value)]
     text = _HEADER.format(path=shlex.quote(str(path)))
     text += "".join(_SECRET.format(name=name) for name in secret)
     write_whole(
-        path, f"{text}\n" + tomli_w.dumps({k: v for k, v in told.items() if k not in secret})
+        path, f"{text}\n" + tomli_w.dumps({k: v for k, v in kept.items() if k not in secret})
     )
 
 

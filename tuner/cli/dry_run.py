@@ -106,19 +106,19 @@ def _show_rows(rows: Sequence[Row], n_left: int, left_s: float) -> None:
     for name in ("model", "framework", "study"):
         table.add_column(name)
     for row in rows:
-        told = f"finished in {row.folder}" if row.state == "done" else "to be carried out"
-        told = "cannot be here" if row.state == "failed" else told
-        table.add_row(*map(Text, (row.model, row.framework, told)))
+        text = f"finished in {row.folder}" if row.state == "done" else "to be carried out"
+        text = "cannot be here" if row.state == "failed" else text
+        table.add_row(*map(Text, (row.model, row.framework, text)))
     console = wide_console()
     console.print(table)
-    told = "nothing is left to be carried out"
+    text = "nothing is left to be carried out"
     if n_left:
         left_s = max(0.0, left_s)
-        told = (
+        text = (
             f"{n_left} to be carried out in {duration(left_s)} (--budget, over all of them), "
             f"{duration(left_s / n_left)} each on average"
         )
-    console.print(Text(told))
+    console.print(Text(text))
     console.print(Text("one study in full: --model NAME --dry-run", style="dim"))
 
 
@@ -147,7 +147,7 @@ def _not_searched(space: Space) -> list[str]:
     for knob in space.knobs:
         if len(knob.choices) > 1:
             continue
-        why = knob.asked or space.never_live(knob.id)
+        why = knob.option or space.never_live(knob.id)
         if not why and knob.alias_of:
             why = f"another name of {knob.alias_of}"
         if not why and knob.dropped:
@@ -175,7 +175,7 @@ def _dead(baseline: Baseline) -> list[str]:
     for text in baseline.dead_settings:
         setting, _, why = text.partition(": ")
         reasons.setdefault(why, []).append(setting)
-    return [f"dead: {', '.join(settings)} ({why})" for why, settings in reasons.items()]
+    return [f"no effect: {', '.join(settings)} ({why})" for why, settings in reasons.items()]
 
 
 def _answer(console: Console, plan: Plan, budget_s: float, prospect: str) -> None:

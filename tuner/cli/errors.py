@@ -80,8 +80,8 @@ def _write_log() -> str:
         with tempfile.NamedTemporaryFile(
             "w", prefix="tune-framework-", suffix=".log", delete=False
         ) as log:
-            told = f"{' '.join(sys.argv)}\n\n{traceback.format_exc()}"
-            log.write(f"tune-framework {__version__}\n{redacted(told)}")
+            text = f"{' '.join(sys.argv)}\n\n{traceback.format_exc()}"
+            log.write(f"tune-framework {__version__}\n{redacted(text)}")
     except OSError:  # no room for it: then here
         traceback.print_exc()
         return "the lines above"

@@ -23,7 +23,7 @@ from tuner.cli.tables import wide_console
 from tuner.fleet.ray_cluster import RayCluster
 from tuner.fleet.running import folder_of, tune_fleet
 from tuner.fleet.study_specs import as_everywhere, specs_of
-from tuner.output.fleet import told
+from tuner.output.fleet import state_in_words
 from tuner.output.phrases import elsewhere
 from tuner.record.events import Event
 from tuner.record.figures import duration
@@ -99,7 +99,7 @@ def _show(folder: Path, rows: Sequence[Row]) -> None:
     console.print()
     table = Table("model", "framework", "kind", "found", "on other hosts", box=None, pad_edge=False)
     for row in sorted(rows, key=lambda row: (row.model, row.framework, row.kind)):
-        cells = (row.model, row.framework, row.kind, told(row), elsewhere(row))
+        cells = (row.model, row.framework, row.kind, state_in_words(row), elsewhere(row))
         table.add_row(*map(Text, cells))
     console.print(table)
     console.print(Text(f"all of them: {folder / 'index.html'}", style="dim"))

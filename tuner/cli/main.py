@@ -79,7 +79,7 @@ app = typer.Typer(
     name="tune-framework",
     help=f"Find the runtime settings that make a {' or '.join(OFFERED_TITLES)} model fastest on "
     "this machine.",
-    epilog="All options: tune-framework tune --help. Example: tune-framework --model resnet50",
+    epilog="All options: tune-framework tune --help.",
     cls=RunOrCommand,
     no_args_is_help=False,
     context_settings={"help_option_names": ["-h", "--help"]},

@@ -123,8 +123,8 @@ def _show_one(name: str, card: ModelCard) -> None:
     table = Table(box=None, padding=(0, 2, 0, 0), show_header=False)
     table.add_column(style="dim")
     table.add_column(overflow="fold")
-    for what, told in _in_full(card):
-        table.add_row(what, Text(told))
+    for what, value in _in_full(card):
+        table.add_row(what, Text(value))
     console.print(table)
     takes = next(iter(card.parameters.items()), None)
     is_as_listed = "@" not in name and name == card.name  # else some are given already
@@ -138,7 +138,7 @@ def _in_full(card: ModelCard) -> list[tuple[str, str]]:
     """Return the facts about a model, row by row; unknown ones are left out."""
     size = card.n_parameters * BYTES_PER_PARAMETER
     bound = card.server_bound_s
-    told = {
+    rows = {
         "task": card.task,
         "family": card.family if card.family == card.kind else f"{card.family} ({card.kind})",
         "follows": card.follows,
@@ -158,7 +158,7 @@ def _in_full(card: ModelCard) -> list[tuple[str, str]]:
         "graph width": ", ".join(f"{width:.3g} in {name}" for name, width in card.widths.items()),
         "MLPerf's server bound": "" if bound is None else f"{bound * 1000:g} ms",
     }
-    return [(what, text) for what, text in told.items() if text]
+    return [(what, text) for what, text in rows.items() if text]
 
 
 def _bytes(size: int) -> str:

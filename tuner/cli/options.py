@@ -156,7 +156,7 @@ Mode = Annotated[
     str | None,
     typer.Option(
         metavar="NAME",
-        help=f"{INFERENCE} (the default), or {TRAINING}: steps of training; see docs/training.md.",
+        help=f"{INFERENCE} (the default) or {TRAINING} (docs/training.md).",
     ),
 ]
 ScenarioName = Annotated[

@@ -134,8 +134,8 @@ def _measured(event: LaunchDone) -> str:
 def _ended(event: LaunchDone) -> str:
     """Say how a launch ended; its name last: a narrow terminal cuts the end of a line off."""
     outcome = "" if event.outcome == "measured" else f"{event.outcome}: {event.reason}"
-    told, name = outcome or _measured(event), _named(event.label)
-    return f"  {event.purpose} {told} ({event.seconds:.1f} s): {name}"
+    text, name = outcome or _measured(event), _named(event.label)
+    return f"  {event.purpose} {text} ({event.seconds:.1f} s): {name}"
 
 
 def _leader(event: BestSoFar) -> str:
@@ -163,17 +163,17 @@ def _confirming(event: GainsAhead | VerdictReached | RoundEnds, state: _State) -
     """Write what the confirmation can decide on, or has found."""
     match event:
         case GainsAhead():
-            told = (
+            text = (
                 f"this budget can decide on gains of about {math.ceil(100 * event.gain)} % and "
                 f"more: about {event.n_rounds} rounds, launches that scatter by "
                 f"{event.launch_sd:.1%}"
             )
             if event.by_shares is not None:
-                told += (
+                text += (
                     f"; or of {math.ceil(100 * event.by_shares)} % if requests are late at other "
                     "moments than a simulation of the server lets expect"
                 )
-            return told
+            return text
         case VerdictReached():
             point, low, high = event.speedup
             state.confirmed = f"{point:.2f}x ({low:.2f} - {high:.2f}): {event.label}"

@@ -243,7 +243,7 @@ def time_to_target(
     ] = False,
     json: AsJson = False,
 ) -> None:
-    """Train to a quality target: does a configuration need more steps?
+    """Train to a quality target, and compare configurations.
 
     Pairs of runs, of the default and of the configuration, have the same seed. The exit code is 0
     if it is shown to need less than the margin more steps, 4 if it needs more, 5 if that is not
@@ -293,7 +293,7 @@ def explain(
     ] = False,
     json: AsJson = False,
 ) -> None:
-    """Say why a recommendation is faster, or where a model's time goes.
+    """Say why a winner is faster, and where its time goes.
 
     It is profiled beside the default, without a search.
     """

@@ -96,8 +96,8 @@ def _of_class(line: ClassLine, names: int, width: int, n_rows: int) -> list[Text
     room = max(20, width - names)
     if line.verdict == "faster":
         gain = f"{line.gain} ({line.interval})" if line.interval else line.gain
-        told = [gain, *([line.evidence] if line.evidence else []), *line.price]
-        rows = _rows(told, room, n_rows, gap=_GAP)
+        parts = [gain, *([line.evidence] if line.evidence else []), *line.price]
+        rows = _rows(parts, room, n_rows, gap=_GAP)
     else:
         rows = _rows(line.reached.split(" "), room, n_rows, gap=" ")
     found = [Text.assemble((f"{printable(line.name):<{names}}", "bold"))]
@@ -144,8 +144,8 @@ def show_index(folder: Path, rows: Sequence[Row]) -> None:
         console.print()
         if line.result is None:
             row = line.row
-            told = Text.assemble((f"{row.model} · {row.framework}", "bold"), f"  {unfinished(row)}")
-            console.print(told)
+            text = Text.assemble((f"{row.model} · {row.framework}", "bold"), f"  {unfinished(row)}")
+            console.print(text)
             continue
         console.print(Text(what_was_tuned(line.result), style="bold"))
         print_classes(console, line.result)

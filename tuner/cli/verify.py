@@ -57,7 +57,7 @@ def _show(found: Verification, *, as_json: bool) -> None:
         return
     for difference in found.differences:
         weight = "" if difference.matters else " (seldom matters)"
-        print(printable(f"differs: {difference.told()}{weight}"), file=sys.stderr)
+        print(printable(f"differs: {difference.in_words()}{weight}"), file=sys.stderr)
     if besides := list(tuning_variables(os.environ)):
         print(f"set in this shell, and not in what is measured: "
               f"{printable(', '.join(besides))}", file=sys.stderr)  # fmt: skip

@@ -41,7 +41,7 @@ def read_launch_file(path: Path) -> LaunchFile:
     except UnicodeDecodeError as error:
         raise UsageError(f"{path} is no text (UTF-8)") from error
     if len(data) > _LONGEST:
-        raise UsageError(f"{path} has more than {_LONGEST:,} bytes: no launch file has so many")
+        raise UsageError(f"{path} has more than {_LONGEST:,} bytes: no launch file is that long")
     begins = text.lstrip("\ufeff \t\r\n")
     if path.suffix in _YAML:
         return read_manifest(path, text)

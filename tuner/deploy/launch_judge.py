@@ -145,10 +145,10 @@ class LaunchJudge:
     def findings(self) -> list[LintFinding]:
         """Return its faults and notes, without those from guidelines."""
         effects = self._in_all([self._effects(each) for each in self.subjects])
-        dead = {each.name for each in effects if each.kind is Kind.DEAD}
+        ineffective = {each.name for each in effects if each.kind is Kind.DEAD}
         own = [*self._contradictions(), *self._beyond()]
         return [
-            *(each for each in own if each.name not in dead),
+            *(each for each in own if each.name not in ineffective),
             *self._preload.findings,
             *effects,
             *self._not_exported(),

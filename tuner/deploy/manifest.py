@@ -28,8 +28,8 @@ def read_manifest(path: Path, text: str) -> LaunchFile:
     try:
         documents = list(yaml.compose_all(text, Loader=yaml.SafeLoader))
     except (yaml.YAMLError, RecursionError, ValueError) as error:
-        told = " ".join(str(error).split())[:200]
-        raise UsageError(f"{path} is no YAML: {told}") from error
+        words = " ".join(str(error).split())[:200]
+        raise UsageError(f"{path} is no YAML: {words}") from error
     file = LaunchFile([])
     seen: set[int] = set()
     for document in documents:

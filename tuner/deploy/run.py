@@ -88,7 +88,7 @@ def prepare(
         notes.append("nothing was confirmed to be faster than the default: nothing is set")
     elif recommendation.is_expected:
         notes.append("recommended by guidelines, nothing of it was measured here: verify it")
-    if serious := [d.told() for d in differences(recommendation, host) if d.matters]:
+    if serious := [d.in_words() for d in differences(recommendation, host) if d.matters]:
         more = f"; and {len(serious) - _MOST_TOLD} more" if len(serious) > _MOST_TOLD else ""
         notes.append("confirmed on another host, its gain here is unknown: "
                      f"{'; '.join(serious[:_MOST_TOLD])}{more}")  # fmt: skip

@@ -175,15 +175,15 @@ def _end_orphans(not_theirs: Iterable[int]) -> None:
     """
     for number in (signal.SIGTERM, signal.SIGKILL):
         deadline = time.monotonic() + _PATIENCE_S
-        told: set[int] = set()
+        signalled: set[int] = set()
         while time.monotonic() < deadline:
             list(_ended())
             spared = {below for pid in not_theirs for below in (pid, *descendants(pid))}
             left = set(descendants(os.getpid())) - spared
             if not left:
                 return
-            _send(left - told, number)
-            told |= left
+            _send(left - signalled, number)
+            signalled |= left
             signal.sigtimedwait([signal.SIGCHLD], _LOOK_AGAIN_S)
 
 

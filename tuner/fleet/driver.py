@@ -120,8 +120,8 @@ class Driver:
     def _say_what_is_waited_for(self) -> None:
         """Print a message once per wait in which no host works."""
         is_idle = self._cluster.now() - self._progress_s > _SAY_S and not self._jobs
-        if is_idle and not self._has_said and (told := self._what_is_left()):
-            self._listen(Warned(f"waiting: {told}"))
+        if is_idle and not self._has_said and (left := self._what_is_left()):
+            self._listen(Warned(f"waiting: {left}"))
         self._has_said = is_idle
 
     def _take_in_what_is_ready(self, seconds: float) -> None:
@@ -194,11 +194,11 @@ class Driver:
             elif job is not None and is_current:
                 self._give_up(job, str(error))
         except msgspec.MsgspecError as error:
-            told = f"it does not answer as this version does ({error})"
+            text = f"it does not answer as this version does ({error})"
             if look is not None:
-                self._take_no_part(look.host, told)
+                self._take_no_part(look.host, text)
             elif job is not None and is_current:
-                self._give_up(job, told)
+                self._give_up(job, text)
 
     def _introduce(self, host: Host, seen: Seen) -> None:
         kind = self._roster.introduce(host, seen)
@@ -325,8 +325,8 @@ class Driver:
         """Leave a host alone for a while; its work is given to others."""
         self._free(job, why_away=reason)
         self._queue.later(job.work)
-        told = f"passed over for {self._patience.away_s:.0f} s: {reason}"
-        self._listen(HostSeen(job.host.name, job.host.kind, told))
+        text = f"passed over for {self._patience.away_s:.0f} s: {reason}"
+        self._listen(HostSeen(job.host.name, job.host.kind, text))
 
     def _give_up(self, job: Job, reason: str) -> None:
         """Expect nothing more of a host; its unfinished work is done elsewhere."""

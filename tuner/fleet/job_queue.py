@@ -41,9 +41,9 @@ def in_words(left: Sequence[Work], faults: Mapping[str, str]) -> str:
     """
     n_confirmations = sum(work.is_verification for work in left)
     counts = {"studies": len(left) - n_confirmations, "confirmations": n_confirmations}
-    told = " and ".join(f"{n} {what}" for what, n in counts.items() if n)
+    text = " and ".join(f"{n} {what}" for what, n in counts.items() if n)
     why = "; ".join(f"{host}: {fault}" for host, fault in faults.items())
-    return f"{told} left: no host is fit ({why or 'no other of the kind is there'})" if left else ""
+    return f"{text} left: no host is fit ({why or 'no other of the kind is there'})" if left else ""
 
 
 class _Queue(NamedTuple):
@@ -139,8 +139,8 @@ class JobQueue:
         n_open = len(row.elsewhere) - n_decided
         if n_decided >= self._n_wanted(row) or n_open > _MORE_HOSTS_IF_INCONCLUSIVE:
             return False
-        asked = {row.host, *(each.host for each in row.elsewhere)}
-        return any(host not in asked for host in self._hosts[row.kind])
+        hosts = {row.host, *(each.host for each in row.elsewhere)}
+        return any(host not in hosts for host in self._hosts[row.kind])
 
     def meet(self, kind: Kind, host: str) -> None:
         """Note a host; with the first of a kind, queue its unfinished work."""
@@ -267,10 +267,10 @@ class JobQueue:
         work.n_attempts += 1
         is_tried_again = work.n_attempts < MOST_ATTEMPTS
         if not work.is_verification:
-            told = (
+            text = (
                 fault if is_tried_again else f"given up after {work.n_attempts} attempts: {fault}"
             )
-            self._note(msgspec.structs.replace(self.rows[work.study], reason=told))
+            self._note(msgspec.structs.replace(self.rows[work.study], reason=text))
         if is_tried_again:
             self.later(work)
         else:

@@ -91,8 +91,8 @@ class Watcher:
 
     def _end_of(self, name: str, size: int) -> Piece | None:
         """Return the whole lines that a file has gained since the last report; all if cut."""
-        told = self._told.get(name, (0, 0))[0]
-        start = told if told <= size else 0
+        n_copied = self._told.get(name, (0, 0))[0]
+        start = n_copied if n_copied <= size else 0
         try:
             with (self._folder / name).open("rb") as file:
                 file.seek(start)
@@ -101,7 +101,7 @@ class Watcher:
             return None
         data = data[: data.rfind(b"\n") + 1]
         self._told[name] = (start + len(data), 0)
-        return Piece(name, start, data) if data or start < told else None
+        return Piece(name, start, data) if data or start < n_copied else None
 
     def _at_one_moment(self, *, is_ended: bool) -> dict[str, _Stamp]:
         """Return the state of every file that travels; those of lines as they were at one moment.

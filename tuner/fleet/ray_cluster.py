@@ -108,7 +108,7 @@ class RayCluster:
             ) from error
         named = os.environ.get("RAY_ADDRESS", "") if address == "auto" else address
         if not _is_answered(named):  # Ray itself tries for minutes
-            raise UsageError(_no_cluster(named, ConnectionError("nobody listens there")))
+            raise UsageError(_no_cluster(named, ConnectionError("nothing listens there")))
         self._ray: Any = ray
         self._affinity: Any = NodeAffinitySchedulingStrategy
         try:
@@ -136,7 +136,7 @@ class RayCluster:
         if not _is_answered(self._door):
             # Ray ends this process, without a word of ours, after a minute without its services
             if time.monotonic() - self._answered_s > _LOST_S:
-                raise ClusterLost(ConnectionError(f"nobody listens at {self._door}"))
+                raise ClusterLost(ConnectionError(f"nothing listens at {self._door}"))
             return self._nodes
         self._answered_s = time.monotonic()
         with _connected():

@@ -68,7 +68,7 @@ class Roster:
 
     def introduce(self, host: Host, seen: Seen) -> Kind | None:
         """Take a host's description; return its kind if it is suitable."""
-        if host.node.name == host.node.address:  # nobody has named it
+        if host.node.name == host.node.address:  # it has no other name
             host.name = self._unique(seen.name, host.node)
         host.fault = self._fault_of(seen)
         if host.fault:

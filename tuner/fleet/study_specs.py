@@ -42,8 +42,8 @@ class StudySpec(msgspec.Struct, frozen=True):
         """Return the row of one kind, with the folder that is its name everywhere."""
         label = "".join(c if c.isalnum() or c in "_.=@+-" else "-" for c in self.shown)
         label = label[-_LONGEST:].lstrip(".-")
-        asked = fingerprint([self.options, self.shown])[:_DIGITS]
-        folder = f"{label}-{self.framework}-{kind}-{asked}"
+        digits = fingerprint([self.options, self.shown])[:_DIGITS]
+        folder = f"{label}-{self.framework}-{kind}-{digits}"
         return Row(self.shown, self.framework, folder=folder, kind=kind, options=self.options)
 
 
@@ -53,10 +53,10 @@ def specs_of(wanted: str, request: Request, listen: Listener) -> list[StudySpec]
     request: the result of as_everywhere.
     """
     check_request(request)
-    asked = request.frameworks or installed_frameworks()
+    frameworks = request.frameworks or installed_frameworks()
     if request.hardware != AUTO and not request.frameworks:
         device = load_profile(request.hardware, SEARCH_SPACES).device
-        asked = tuple(name for name in asked if device in FRAMEWORKS[name].devices)
+        frameworks = tuple(name for name in frameworks if device in FRAMEWORKS[name].devices)
     built_in = {card.name: card for card in gallery_cards(MODELS)}
     found = []
     for name in select(wanted, list(built_in.values())):
@@ -67,9 +67,9 @@ def specs_of(wanted: str, request: Request, listen: Listener) -> list[StudySpec]
                 path = ref.path
                 _, at, parameters = name.partition("@")
                 model = f"{path}{f':{ref.function}' if ref.function else ''}{at}{parameters}"
-        there = [each for each in asked if each in card.frameworks]
+        there = [each for each in frameworks if each in card.frameworks]
         if not there:
-            listen(Warned(f"{name} is not there for {' or '.join(asked)}: it is left out"))
+            listen(Warned(f"{name} is not there for {' or '.join(frameworks)}: it is left out"))
         options = options_of(request, card)
         found += [StudySpec(model, path, name, framework, options) for framework in there]
     if not found:

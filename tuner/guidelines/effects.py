@@ -76,7 +76,7 @@ def fit(design: DesignedSection) -> Fit:
     strays = inverse @ table.T @ hidden
     left = values - table @ found
     # an effect is told apart where its unit vector lies in the space of the rows
-    told = inverse @ table.T @ table
+    resolution = inverse @ table.T @ table
     effects = tuple(
         Effect(
             name,
@@ -85,7 +85,7 @@ def fit(design: DesignedSection) -> Fit:
             _PAIR_SD**2 * float(strays[i] @ strays[i]),
         )
         for i, name in enumerate(names)
-        if math.isclose(told[i, i], 1.0, abs_tol=_ESTIMABLE)
+        if math.isclose(resolution[i, i], 1.0, abs_tol=_ESTIMABLE)
     )
     rank = int(np.linalg.matrix_rank(table))
     return Fit(effects, float(left @ left), len(measured) - rank, is_whole)

@@ -81,7 +81,7 @@ def host_in_words(identity: Mapping[str, Any]) -> str:
 
 def _isa_of(identity: Mapping[str, Any]) -> str:
     processor = identity["processor"]
-    return next((told for flag, told in _ISA.items() if flag in processor["isa"]),
+    return next((name for flag, name in _ISA.items() if flag in processor["isa"]),
                 str(processor["arch"]))  # fmt: skip
 
 
@@ -92,7 +92,7 @@ def unlike(facts: Mapping[str, Fact], known: Iterable[Mapping[str, Fact]]) -> li
     for name, own in facts.items():
         values = [other[name] for other in others if name in other]
         if not values and name in HOST_FACTS:
-            continue  # nobody noted it
+            continue  # it was not noted
         if isinstance(own, str):
             is_near = own in values
         else:

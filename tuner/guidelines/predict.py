@@ -159,11 +159,11 @@ def every_combination(
     The effects of factors and pairs add up. Pairs with an unknown interaction are left out.
     unexplained_sd: as in foretold().
     """
-    told = [name for name in allowed if name in known.rules]
+    known_ones = [name for name in allowed if name in known.rules]
     return [
         predicted(known.rules, chosen, unexplained_sd)
-        for n in range(len(told) + 1)
-        for chosen in itertools.combinations(told, n)
+        for n in range(len(known_ones) + 1)
+        for chosen in itertools.combinations(known_ones, n)
         if not any(set(pair.split(WITH)) <= set(chosen) for pair in known.untold)
     ]
 

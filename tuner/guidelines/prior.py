@@ -40,12 +40,12 @@ def as_earlier(
         guidelines, workload.framework, facts_of(workload.card, model, host.identity())
     )
     names = [name for name in settable(known, factors.here) if name in known.rules]
-    told = f"guidelines of {guidelines.created[:10]} ({len(known.rules)} rules)"
+    text = f"guidelines of {guidelines.created[:10]} ({len(known.rules)} rules)"
     chance = random.Random(identity)  # no secret
     if names and chance.random() < WITHHELD:
         withheld, n_settings = chance.choice(names), len(names)
         names.remove(withheld)
-        told += (
+        text += (
             f" but of {withheld}, withheld at random with a probability of "
             f"{WITHHELD / n_settings:.3g}"
         )
@@ -54,4 +54,4 @@ def as_earlier(
         made = factors.together(prediction.factors)
         if made.is_applicable:
             log_ratios.setdefault(made.configuration, math.log(prediction.expected_gain))
-    return Earlier(told, log_ratios) if len(log_ratios) > 1 else None
+    return Earlier(text, log_ratios) if len(log_ratios) > 1 else None

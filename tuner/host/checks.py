@@ -214,12 +214,12 @@ def _shell(s: Surroundings) -> list[Finding]:
     effective = [
         n for n in names if not all(without_effect(n, each, device) for each in frameworks)
     ]
-    told = f"{', '.join(names)} set in this shell: removed from every measured process"
+    text = f"{', '.join(names)} set in this shell: removed from every measured process"
     if effective:
-        told += f"; {', '.join(effective)} measured as a baseline of its own, as_you_run_it"
+        text += f"; {', '.join(effective)} measured as a baseline of its own, as_you_run_it"
     else:
-        told += "; none can change how fast a CPU computes"
-    return [Finding("environment", "note", told, f"unset {' '.join(names)}")]
+        text += "; none can change how fast a CPU computes"
+    return [Finding("environment", "note", text, f"unset {' '.join(names)}")]
 
 
 def _folder(s: Surroundings) -> list[Finding]:

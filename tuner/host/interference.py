@@ -199,18 +199,18 @@ def disturbances(seen: Sequence[Interference]) -> list[Disturbance]:
          "raise the quota, or tune where there is none"),
     ]  # fmt: skip
     found.sort(key=lambda each: -each[0])
-    told = [
+    disturbances = [
         Disturbance(f"{what} in {n} of {len(seen)} slices", remedy)
         for n, what, remedy in found
         if n
     ]
     pressures = [each.pressure for each in seen]
-    if not told and pressures and statistics.median(pressures) > _MUCH_PRESSURE:
+    if not disturbances and pressures and statistics.median(pressures) > _MUCH_PRESSURE:
         what = (
             f"something waited for a CPU {_share(pressures)} of the time, perhaps the model itself"
         )
-        told.append(Disturbance(what, "see with top whether anything else runs"))
-    return told
+        disturbances.append(Disturbance(what, "see with top whether anything else runs"))
+    return disturbances
 
 
 def _share(shares: Sequence[float]) -> str:

@@ -126,7 +126,7 @@ def lies_among_libraries(path: str) -> bool:
 
 
 def library_named(path: str) -> str | None:
-    """Return which known library a file is by its name, in any folder; None if it is none."""
+    """Return which known library a file is by its name, in any folder; None if it is not known."""
     file = Path(path).name
     for name, patterns in _PATTERNS.items():
         if any(fnmatch.fnmatchcase(file, pattern) for pattern in patterns):

@@ -238,11 +238,11 @@ class InstanceGroup:
         how = "sched_getaffinity(2) of every instance before its framework was imported"
         found = []
         for knob in (INSTANCES, CORES_PER_INSTANCE, PLACEMENT):
-            if (asked := self._settings.get(knob)) is not None:
+            if (requested := self._settings.get(knob)) is not None:
                 fault = (
                     f"instance {wrong[0] + 1} has the CPUs {each[wrong[0]].cpus}" if wrong else ""
                 )
-                found.append(ReadBack(knob, asked, fault or asked, "effective", how))
+                found.append(ReadBack(knob, requested, fault or requested, "effective", how))
         return found
 
     def pause(self) -> None:

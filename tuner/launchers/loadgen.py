@@ -60,16 +60,16 @@ class Loadgen:
 
     def word(self, timeout_s: float) -> LoadgenWord | str:
         """Wait for LoadGen's result; return why there is none if it has none in time."""
-        told = b""
+        received = b""
         while select.select([self._reply], [], [], timeout_s)[0]:
             piece = os.read(self._reply, 1 << 16)
             if not piece:
                 break
-            told += piece
+            received += piece
         else:
             return f"LoadGen did not end within {timeout_s:.0f} s"
         try:
-            return msgspec.json.decode(told, type=LoadgenWord)
+            return msgspec.json.decode(received, type=LoadgenWord)
         except msgspec.MsgspecError:
             return f"LoadGen failed{self.last_words() or ': it said nothing'}"
 
@@ -101,16 +101,16 @@ def validated(order: LoadgenOrder, log: Path, serve: Callable[[str], str]) -> Va
     serve: makes the instances connect to an address and answer until they are released; returns why
     they could not, empty if they did.
     """
-    told: LoadgenWord | str
+    answer: LoadgenWord | str
     watch = Watch(of=lambda: supervisor.descendants(os.getpid()))
     try:
         with loadgen(order, log) as asked:
             before = watch.read()
             fault = serve(asked.address)
             seen = watch.between(before, watch.read())  # before it writes its logs, and ends
-            told = f"{fault}{asked.last_words()}" if fault else asked.word(_WORD_S)
+            answer = f"{fault}{asked.last_words()}" if fault else asked.word(_WORD_S)
     except OSError as error:  # no room for its folder, or a path too long for a socket
         return Validation(order.rate, None, f"LoadGen could not be started: {error}")
-    if isinstance(told, str):
-        return Validation(order.rate, None, told)
-    return Validation(order.rate, told, disturbed=seen.dirty)
+    if isinstance(answer, str):
+        return Validation(order.rate, None, answer)
+    return Validation(order.rate, answer, disturbed=seen.dirty)

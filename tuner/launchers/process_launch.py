@@ -230,7 +230,7 @@ class ProcessLaunch:
             return
         try:
             self.file.add(Started(self._spent_s))
-        except BaseException:  # a full disk: nobody else knows of the worker yet
+        except BaseException:  # a full disk: nothing else knows of the worker yet
             self.abandon()
             raise
 

@@ -202,7 +202,7 @@ class ReplayedLaunch:
 
     def validate(self, order: LoadgenOrder) -> Validation:
         """Return that nothing was validated: recorded launches answer no requests."""
-        return Validation(order.rate, None, "recorded launches answer nobody")
+        return Validation(order.rate, None, "recorded launches answer no requests")
 
     def profile(self, seconds: float) -> None:
         """Do nothing: no source deals profiles."""

@@ -192,7 +192,7 @@ class Bench:
             if clean is not None and self._objective.of_slice(clean) < hopeless_below:
                 return launch.finish(self._pruned(clean, hopeless_below))
         if beside_neighbour:
-            self._steps.beside([launch])
+            self._steps.take_contended_slices([launch])
         return self._steps.conclude(launch, checks=checks, profiles=profiles)
 
     def _pace(self, launch: Launch) -> None:
@@ -342,7 +342,7 @@ class Bench:
         launches = dict(zip(order, resident, strict=True))
         self._take_passes(launches.values(), noise, minimal_from_s=began_s + seconds)
         if beside_neighbour:
-            self._steps.beside(launches.values())
+            self._steps.take_contended_slices(launches.values())
         records = {
             i: self._steps.conclude(launch, checks=checks, profiles=arms[i] in profiled)
             for i, launch in launches.items()

@@ -113,9 +113,9 @@ def _log_score_of_all(
     return objective.of_launch(slices) if slices else None
 
 
-def beside(record: LaunchRecord, objective: Objective) -> float:
+def score_under_contention(record: LaunchRecord, objective: Objective) -> float:
     """Return a launch's log value next to a synthetic busy neighbour, which it must have had."""
-    return objective.beside(record.beside)
+    return objective.under_contention(record.contended)
 
 
 def kept(record: LaunchRecord, objective: Objective) -> float:
@@ -123,7 +123,7 @@ def kept(record: LaunchRecord, objective: Objective) -> float:
     # a rate at which requests arrive is nothing that a server does
     own = record.slices if objective.slo is None else timed_of(record.slices)
     clean = [s for s in own if not s.interference.dirty] or own
-    return beside(record, objective) - objective.beside(clean)
+    return score_under_contention(record, objective) - objective.under_contention(clean)
 
 
 def lead_under_contention(
@@ -134,7 +134,7 @@ def lead_under_contention(
     For servers: by its higher rate, and by what both keep; None if one had no rate.
     """
     if objective.slo is None:
-        return beside(own, objective) - beside(other, objective)
+        return score_under_contention(own, objective) - score_under_contention(other, objective)
     mine, others = round_log_scores([own, other], objective)
     if mine is None or others is None:
         return None

@@ -45,7 +45,7 @@ _LOWER, _HIGHER = 0.25, 0.1
 _CLOSE = 0.002
 """How closely (log) it is sought."""
 _LEAST_SLOPE, _MOST_SLOPE = 1.0, 60.0
-"""Between which slopes of the late share lie that a simulation of so many requests can show."""
+"""Between which slopes of the late share lie that a simulation of that length can show."""
 _APART = 0.02
 """Half the distance (log) of the rates between which the slope is taken."""
 IDLE = 1e-3

@@ -287,7 +287,7 @@ def _as_fast_as_the_mean(launches: Sequence[Launched]) -> list[Launched]:
 def _overloaded(trials: Sequence[Trial], allowed: float) -> list[Trial]:
     """Return the trials of a launch in which the queue grew all along.
 
-    Where a higher rate was kept, it was a pause of the server that made so many late: they count.
+    Where a higher rate was kept, a pause of the server made the requests late: they count.
     """
     kept, share = _most_kept(trials, allowed), max(_OVERLOADED, _MANY_TIMES * allowed)
     return [t for t in trials if t.n_late > share * t.n_requests and t.rate > kept]

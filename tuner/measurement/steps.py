@@ -64,7 +64,7 @@ class Steps:
         disturbed = [s.interference for s in slices if s.interference.dirty]
         self._quiet.after(disturbed[0] if disturbed else Interference())
 
-    def beside(self, launches: Iterable[Launch]) -> None:
+    def take_contended_slices(self, launches: Iterable[Launch]) -> None:
         """Take a slice of each launch next to a synthetic busy neighbour, where it may fail."""
         waiting = [launch for launch in launches if launch.goes_on]
         if not waiting:

@@ -283,10 +283,10 @@ def _differing_models(a: Result, b: Result) -> list[str]:
 def _differing_hosts(a: Result, b: Result) -> list[str]:
     if a.host.fingerprint == b.host.fingerprint:
         return []
-    told = differing(a.host.identity, b.host.identity)
+    differences = differing(a.host.identity, b.host.identity)
     of_versions = {f"versions, {name}" for name in (*a.versions, *b.versions)}  # told by themselves
     found = _arrows(
-        {name.replace("_", " "): v for name, v in told.items() if name not in of_versions}
+        {name.replace("_", " "): v for name, v in differences.items() if name not in of_versions}
     )
     is_explained = found or _differing_versions(a, b)
     return found if is_explained else ["the host, in what its result does not name"]
@@ -322,5 +322,5 @@ def _recommended(result: Result) -> dict[str, Value]:
     return result.winners[result.recommended_class].configuration if is_set else {}
 
 
-def _arrows(told: dict[str, tuple[object, object]]) -> list[str]:
-    return [f"{name}: {said(a)} -> {said(b)}" for name, (a, b) in told.items() if a != b]
+def _arrows(differences: dict[str, tuple[object, object]]) -> list[str]:
+    return [f"{name}: {said(a)} -> {said(b)}" for name, (a, b) in differences.items() if a != b]

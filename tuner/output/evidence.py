@@ -24,22 +24,22 @@ _N_TOP1 = 64
 
 def learnt(result: Result) -> str:
     """Say how earlier studies influenced the search; empty if there were none."""
-    told = result.learnt_from
-    if told is None:
+    learnt = result.learnt_from
+    if learnt is None:
         return ""
     tried = sum(t.source == TRANSFERRED for t in result.trials)
     text = (
-        f"Told beforehand where to look ({', '.join(told.studies)}): of {told.n_configurations} "
+        f"Told beforehand where to look ({', '.join(learnt.studies)}): of {learnt.n_configurations} "
         f"configurations that they speak of and that exist here, {tried} were tried right after "
         "the default."
     )
-    if told.rank_correlation is None:
+    if learnt.rank_correlation is None:
         return f"{text} Too little is known to say how well they agree."
-    if told.is_dropped:
+    if learnt.is_dropped:
         return (
-            f"{text} They misled (rank correlation {told.rank_correlation:.2f}) and were dropped."
+            f"{text} They misled (rank correlation {learnt.rank_correlation:.2f}) and were dropped."
         )
-    return f"{text} They rank configurations alike, by {told.rank_correlation:.2f} (Spearman)."
+    return f"{text} They rank configurations alike, by {learnt.rank_correlation:.2f} (Spearman)."
 
 
 def drift(check: OutputCheck | None) -> str:
@@ -131,17 +131,17 @@ def of_search(result: Result) -> str:
 
 def left(result: Result) -> str:
     """Say how much of the space may be better than the best; empty where draws say too little."""
-    told = [
+    shares = [
         f"{found.better_share:.0%} of what only {class_title(winner_class)} allows "
         f"({found.n_random} draws)"
         for winner_class, found in result.left.items()
         if found.better_share <= _TELLING
     ]
-    if not told:
+    if not shares:
         return ""
     return (
         "By proposals drawn at random, what is better than the best that was tried is at most "
-        f"{', '.join(told)}, with 95 % confidence."
+        f"{', '.join(shares)}, with 95 % confidence."
     )
 
 

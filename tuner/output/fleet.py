@@ -37,7 +37,7 @@ def write_fleet(folder: Path, index: Index) -> None:
             index=index,
             rows=rows,
             kinds={kind.name: kind for kind in index.kinds},
-            told=told,
+            state_in_words=state_in_words,
             elsewhere=elsewhere,
             spread_of=spread_of,
             settings=settings,
@@ -45,7 +45,7 @@ def write_fleet(folder: Path, index: Index) -> None:
         write_whole(folder / name, text)
 
 
-def told(row: Row) -> str:
+def state_in_words(row: Row) -> str:
     """Write the state of a study, and whether its winner is to be shipped."""
     if row.state != "done":
         return unfinished(row)

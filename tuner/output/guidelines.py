@@ -191,10 +191,10 @@ def _shown(rule: Rule, guidelines: Guidelines, figure: str) -> Shown:
 def _where(rule: Rule, guidelines: Guidelines) -> str:
     """Write the scope of a rule; empty for every model on all hosts that taught rules."""
     hosts = _hosts_of(rule, guidelines)
-    told = [] if rule.condition is None else [in_words(rule.condition)]
+    conditions = [] if rule.condition is None else [in_words(rule.condition)]
     if hosts and hosts != set(guidelines.hosts):
-        told.append(_alone(hosts))
-    return ", ".join(told)
+        conditions.append(_alone(hosts))
+    return ", ".join(conditions)
 
 
 def write_guidelines(folder: Path, guidelines: Guidelines, recordings: Sequence[Recording]) -> None:

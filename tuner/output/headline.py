@@ -68,8 +68,8 @@ class ClassLine(msgspec.Struct, frozen=True):
     @property
     def reached(self) -> str:
         """Return the gain with its interval, and of a class that claims nothing all evidence."""
-        told = f"{self.gain} ({self.interval})" if self.interval else self.gain
-        return f"{told}, {self.evidence}" if self.evidence else told
+        text = f"{self.gain} ({self.interval})" if self.interval else self.gain
+        return f"{text}, {self.evidence}" if self.evidence else text
 
     @property
     def price(self) -> list[str]:
@@ -99,10 +99,10 @@ def class_lines(result: Result) -> list[ClassLine]:
         return _RANKS[section.verdict], bool(_earlier(result, winner_class)), -reached
 
     found = [_line(result, winner_class) for winner_class in sorted(WinnerClass, key=order)]
-    told = False
+    has_costs = False
     for i, line in enumerate(found):  # the default's is told once
-        found[i] = _without_default(line) if told else line
-        told = told or bool(line.memory or line.call)
+        found[i] = _without_default(line) if has_costs else line
+        has_costs = has_costs or bool(line.memory or line.call)
     return found
 
 
@@ -217,13 +217,13 @@ def _outputs(check: OutputCheck | None) -> str:
     """Say how far outputs are from the default's, and how often the class is the same."""
     if check is None or not check.n_inputs:
         return ""
-    told = f"drift {100 * check.drift:.2g} %"
+    text = f"drift {100 * check.drift:.2g} %"
     if check.accuracy is not None:
-        return f"{told}, accuracy {check.accuracy:.4g}"
+        return f"{text}, accuracy {check.accuracy:.4g}"
     agree = check.top1_agreement if check.top1_all is None else check.top1_all
     if agree is None or check.n_inputs < _MANY_TOP1:
-        return told
-    return f"{told}, top-1 {100 * agree:.3g} %"
+        return text
+    return f"{text}, top-1 {100 * agree:.3g} %"
 
 
 def _code(configuration: Configuration) -> str:

@@ -110,7 +110,7 @@ def standing(baseline: BaselineSection) -> str:
 
 def changes(baseline: BaselineSection) -> list[str]:
     """Write how a vendor recommendation differs here: substitutes, and ineffective settings."""
-    return [*baseline.substituted, *(f"dead: {text}" for text in baseline.dead_settings)]
+    return [*baseline.substituted, *(f"no effect: {text}" for text in baseline.dead_settings)]
 
 
 def sources(result: Result) -> dict[str, int]:
@@ -202,12 +202,12 @@ def _code(text: object) -> str:
 def model_size(result: Result) -> str:
     """Write how large a model is, as far as that is known; empty of a program."""
     facts = result.model_facts
-    told = [f"{result.n_parameters:,} parameters"] if result.n_parameters else []
+    parts = [f"{result.n_parameters:,} parameters"] if result.n_parameters else []
     if facts is not None and facts.macs is not None:
-        told.append(f"{facts.macs:,} multiply-accumulates per sample ({facts.macs_by})")
+        parts.append(f"{facts.macs:,} multiply-accumulates per sample ({facts.macs_by})")
     if facts is not None and facts.item != "sample":
-        told.append(f"an item is a {facts.item}")
-    return ", ".join(told)
+        parts.append(f"an item is a {facts.item}")
+    return ", ".join(parts)
 
 
 def gpu(result: Result) -> str:

@@ -21,10 +21,10 @@ def latency_bound(result: Result) -> str:
     slo = result.objective.slo
     if slo is None:
         return ""
-    told = f"{slo.name} within {1000 * slo.seconds:.3g} ms ({slo.asked})"
+    text = f"{slo.name} within {1000 * slo.seconds:.3g} ms ({slo.asked})"
     trace = slo.trace
-    return told if trace is None else (
-        f"{told}; requests arrive as in {trace.path} ({trace.n_requests} at "
+    return text if trace is None else (
+        f"{text}; requests arrive as in {trace.path} ({trace.n_requests} at "
         f"{figure(trace.rate)}/s)"
     )  # fmt: skip
 
@@ -51,8 +51,8 @@ def highest_rate(section: DefaultSection | WinnerSection, result: Result) -> str
     trace = None if slo is None else slo.trace
     pace = "" if trace is None else f": {figure(value.point / trace.rate)} times the trace's pace"
     valid = last_valid(section)
-    told = "" if valid is None else f"; LoadGen: VALID at {figure(valid)}"
-    return f"{in_unit(value, result)}{pace}{told}"
+    text = "" if valid is None else f"; LoadGen: VALID at {figure(valid)}"
+    return f"{in_unit(value, result)}{pace}{text}"
 
 
 def edge_in_words(serving: Serving) -> str:
@@ -90,7 +90,7 @@ def how_tried(result: Result) -> str:
     facts = result.model_facts
     is_own = facts is not None and facts.form == SERVICE
     n_trials = max(len(serving.rates) for serving in servings)
-    told = [
+    paragraphs = [
         f"Each rate is estimated from the share of late requests in up to {n_trials} trials of "
         f"{min(tried)} to {max(tried)} requests.",
         f"They were posted from beside the server, {cost} an instance."
@@ -99,16 +99,16 @@ def how_tried(result: Result) -> str:
         "comes on top.",
     ]
     if any(section.validations for section in sections):
-        told.append(
+        paragraphs.append(
             "No MLPerf result: LoadGen ran for less than the ten minutes that its rules ask for."
         )
-    return " ".join(told)
+    return " ".join(paragraphs)
 
 
 def last_valid(section: DefaultSection | WinnerSection) -> float | None:
     """Return the highest rate that LoadGen found VALID; None if there is none."""
-    told = [v.told for v in section.validations if v.told is not None]
-    return max((each.rate for each in told if each.word == "valid"), default=None)
+    answers = [v.told for v in section.validations if v.told is not None]
+    return max((each.rate for each in answers if each.word == "valid"), default=None)
 
 
 def loadgen_in_words(
@@ -120,19 +120,19 @@ def loadgen_in_words(
     """
     if not validations:
         return "not asked"
-    told = validations[-1].told
-    reason = f" ({told.reason})" if told is not None and told.reason else ""
+    answer = validations[-1].told
+    reason = f" ({answer.reason})" if answer is not None and answer.reason else ""
     return "; then ".join(_word(each, serving, slo) for each in validations) + reason
 
 
 def _word(validation: Validation, serving: Serving | None, slo: Slo | None) -> str:
-    told = validation.told
-    if told is None:
+    answer = validation.told
+    if answer is None:
         return f"no word: {validation.fault}"
-    late = f"{told.n_over} of {told.n_requests} late"
+    late = f"{answer.n_over} of {answer.n_requests} late"
     if serving is not None and slo is not None:
-        most = serving.most_late(told.scheduled_rate, told.n_requests, slo.allowed)
+        most = serving.most_late(answer.scheduled_rate, answer.n_requests, slo.allowed)
         late += "" if most is None else f" (up to {most:.0f} agree with the rate)"
     disturbed = f", while {validation.disturbed[0]}" if validation.disturbed else ""
-    said = f"{_WORDS[told.word]} at {figure(told.rate)}/s"
-    return f"{said}: {late} in {told.duration_s:.0f} s{disturbed}"
+    said = f"{_WORDS[answer.word]} at {figure(answer.rate)}/s"
+    return f"{said}: {late} in {answer.duration_s:.0f} s{disturbed}"

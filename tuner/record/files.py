@@ -54,7 +54,7 @@ def write_whole(path: Path, text: str, *, executable: bool = False) -> None:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
-        if executable:  # for whoever may read it, which the umask decides
+        if executable:  # for all who may read it, which the umask decides
             mode = temporary.stat().st_mode
             temporary.chmod(mode | (mode & 0o444) >> 2)
         temporary.replace(path)
@@ -138,8 +138,8 @@ def write_recommendation(path: Path, recommendation: Recommendation) -> None:
     header = _EXPECTED.get(recommendation.claim.verdict, _CONFIRMED)
     if nothing := recommendation.nothing_set:
         header = f"# {nothing[0].upper()}{nothing[1:]}.\n\n"
-    told = _without_none(recommendation)
-    write_whole(path, header + tomli_w.dumps({key: told[key] for key in _READ_FIRST} | told))
+    fields = _without_none(recommendation)
+    write_whole(path, header + tomli_w.dumps({key: fields[key] for key in _READ_FIRST} | fields))
 
 
 def _without_none(value: Any) -> Any:

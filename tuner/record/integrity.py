@@ -136,7 +136,7 @@ def _cut_trials(loaded: Loaded) -> list[LossNoted]:
 
 def _lost_slices(loaded: Loaded) -> list[LossNoted]:
     there = {
-        s.index for record in loaded.launches.values() for s in (*record.slices, *record.beside)
+        s.index for record in loaded.launches.values() for s in (*record.slices, *record.contended)
     }
     known = {i for loss in _known(loaded) for i in loss.slices}
     gaps = set(range(max(there, default=-1))) - there - known

@@ -331,7 +331,7 @@ class LaunchRecord(msgspec.Struct):
     built: Built | None = None
     prepared: Prepared | None = None
     slices: list[Slice] = []
-    beside: list[Slice] = []
+    contended: list[Slice] = []
     """Slices taken next to a synthetic busy neighbour, after the others."""
     n_neighbours: int = 0
     """Of how many processes."""

@@ -241,7 +241,7 @@ class Objective(msgspec.Struct, frozen=True):
         """Return the score of a slice."""
         return self._log_score(METRICS[self.metric].of_slice(taken))
 
-    def beside(self, slices: Sequence[Slice]) -> float:
+    def under_contention(self, slices: Sequence[Slice]) -> float:
         """Return the score of slices next to a busy neighbour, at least one."""
         metric = METRICS[self.metric]
         value_of = metric.of_busy_slice or metric.of_slice

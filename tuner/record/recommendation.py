@@ -299,7 +299,7 @@ def _fault_of_outputs(outputs: OutputCheck | None) -> str | None:
 def _fault_of_bounds(bounds: list[Bound]) -> str | None:
     for bound in bounds:
         if not 0 < bound.most < _MOST:
-            return f"its bound on {bound.figure} is {bound.most}, which is none"
+            return f"its bound on {bound.figure} is {bound.most}, which is invalid"
     return None
 
 
@@ -310,10 +310,10 @@ def _fault_of_slo(r: Recommendation) -> str | None:
     if not is_served:
         return f"it has an slo, and its workload is {r.workload.scenario}"
     if not (0.5 <= r.slo.quantile < 1 and 0 < r.slo.seconds < _LARGEST):
-        return f"its slo is {r.slo.name} within {r.slo.seconds} s, which is none"
+        return f"its slo is {r.slo.name} within {r.slo.seconds} s, which is invalid"
     trace = r.slo.trace
     if trace is not None and not (trace.n_requests > 1 and 0 < trace.rate < math.inf):
-        return "its trace is none"
+        return "its trace is invalid"
     return None
 
 

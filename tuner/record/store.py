@@ -116,7 +116,7 @@ def _apply(record: LaunchRecord, line: LaunchLine) -> None:
             record.prepared = line
         case SliceTaken():
             if line.n_neighbours:
-                record.beside.append(line.slice)
+                record.contended.append(line.slice)
                 record.n_neighbours = line.n_neighbours
             else:
                 record.slices.append(line.slice)
@@ -228,7 +228,7 @@ class Store:
     def next_slice_index(self) -> int:
         """Return an ordinal that no slice of this study has had."""
         indices = (
-            s.index for record in self.launches.values() for s in (*record.slices, *record.beside)
+            s.index for record in self.launches.values() for s in (*record.slices, *record.contended)
         )
         return max(indices, default=-1) + 1
 
@@ -323,7 +323,7 @@ class Store:
             if isinstance(line, LaunchOpened) or record.ending is not None:
                 raise damaged(self.folder, name, "goes on after its end, or begins twice")
             _apply(record, line)
-        indices = [s.index for s in (*record.slices, *record.beside)]
+        indices = [s.index for s in (*record.slices, *record.contended)]
         if len(set(indices)) != len(indices):
             raise damaged(self.folder, name, "holds a slice twice")
         return record

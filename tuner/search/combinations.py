@@ -83,7 +83,7 @@ class Unions:
     def _unions(self, leader: Configuration, parts: list[Configuration]) -> Iterator[Configuration]:
         for some in (parts, *([part] for part in parts)):
             settings: dict[str, Value] = {}
-            for each in (leader, *some):  # whoever is better keeps what both set
+            for each in (leader, *some):  # the better one keeps what both set
                 settings = {**each.as_dict(), **settings}
             yield self._space.canonical(settings)
 

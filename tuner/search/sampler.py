@@ -294,9 +294,9 @@ class PortfolioSampler(BaseSampler):
             warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
             sampler = PartialFixedSampler(dict(fixed), self._tpe)
         space = {k: d for k, d in self.distributions().items() if k not in fixed}
-        nobody = optuna.trial.create_trial(state=optuna.trial.TrialState.RUNNING)
+        running = optuna.trial.create_trial(state=optuna.trial.TrialState.RUNNING)
         for _ in range(_TPE_ATTEMPTS):
-            found = sampler.sample_relative(study, nobody, space)
+            found = sampler.sample_relative(study, running, space)
             if not found:  # TPE's own start-up
                 return self._at_random(tried)
             proposal = self.space.canonical({**self.fixed(), **fixed, **found})

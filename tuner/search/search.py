@@ -82,13 +82,13 @@ class Search:
 
     def _believe(self) -> None:
         """Estimate the score of every proposal that has no result yet."""
-        asked, scores = list(self._under_way), self._scores()
+        under_way, scores = list(self._under_way), self._scores()
         self._believed = {}  # or they would be believed by what was believed of them before
-        if asked and any(score is not None for score in scores.values()):
-            beliefs = self.beliefs(asked)
-            self._believed = {c: b.mean for c, b in zip(asked, beliefs, strict=True)}
+        if under_way and any(score is not None for score in scores.values()):
+            beliefs = self.beliefs(under_way)
+            self._believed = {c: b.mean for c, b in zip(under_way, beliefs, strict=True)}
         else:
-            self._believed = dict.fromkeys(asked)
+            self._believed = dict.fromkeys(under_way)
 
     def ask(self, winner_class: WinnerClass) -> Proposal:
         """Propose a new configuration that a class allows; raises Exhausted.

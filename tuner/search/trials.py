@@ -165,9 +165,9 @@ class Trials:
             self._study.tell(number, score)
         else:
             trial = self._storage.get_trial_id_from_study_id_trial_number(self._id, number)
-            told = optuna.trial.Trial(self._study, trial)
-            if _FAILS not in told.constraints:  # a kill may have come in between
-                told.set_constraint(_FAILS, 1.0)
+            trial_object = optuna.trial.Trial(self._study, trial)
+            if _FAILS not in trial_object.constraints:  # a kill may have come in between
+                trial_object.set_constraint(_FAILS, 1.0)
             self._study.tell(number, state=TrialState.PRUNED)
 
     def propose(self, winner_class: WinnerClass) -> Proposal:

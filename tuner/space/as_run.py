@@ -249,7 +249,7 @@ def effects(
                 judged.remark(knob, settings.pop(knob), Cause.NOT_HERE, why)
             elif knob in ON_BY_DEFAULT and same(value, resolved.default):
                 judged.remark(knob, value, Cause.DEFAULT, ON_BY_DEFAULT[knob])
-    for knob, why in space.dead(settings, is_literal=True):
+    for knob, why in space.ineffective(settings, is_literal=True):
         judged.remark(knob, settings[knob], Cause.INEFFECTIVE, why)
     renamed = [msgspec.structs.replace(remark, knob=names.get(remark.knob, remark.knob))
                for remark in judged.remarks]  # fmt: skip

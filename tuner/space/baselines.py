@@ -111,10 +111,10 @@ def resolve_one(
     if impossible:
         return unusable(name, source, impossible, lacking)
     unknown = [knob for knob in settings if knob not in space.by_id and knob not in free]
-    ignored = space.dead({**space.fixed_by_user(), **settings}, is_literal=is_literal)
+    ignored = space.ineffective({**space.fixed_by_user(), **settings}, is_literal=is_literal)
     ignored = [(knob, why) for knob, why in ignored if knob in settings]
-    dead = [*missing, *(f"{k}={settings[k]}: {why}" for k, why in ignored)]
-    dead += [f"{knob}={settings[knob]}: {_why_unknown(knob, workload)}" for knob in unknown]
+    ineffective = [*missing, *(f"{k}={settings[k]}: {why}" for k, why in ignored)]
+    ineffective += [f"{knob}={settings[knob]}: {_why_unknown(knob, workload)}" for knob in unknown]
     live = {knob: value for knob, value in settings.items() if knob not in unknown}
     if live:  # what a user fixed is part of every recommendation that says nothing of it
         live = {**space.fixed_by_user(), **live}
@@ -129,7 +129,7 @@ def resolve_one(
         is_applicable=True,
         reason="",
         same_as=_twin(configuration, earlier),
-        dead_settings=tuple(dead),
+        dead_settings=tuple(ineffective),
         substituted=tuple(substituted),
         missing=lacking,
     )
@@ -214,15 +214,15 @@ def what_apt_adds(listed: Iterable[Baseline], host: Host) -> str:
         for library in baseline.missing:
             asking.setdefault(library, []).append(baseline.name)
     packages = {library: _debian_package(library, host) for library in asking}
-    told = [
+    libraries = [
         f"{library} ({names[0]}{f' and {len(names) - 1} more' if len(names) > 1 else ''})"
         for library, names in asking.items()
         if packages[library]
     ]
-    if not told:
+    if not libraries:
         return ""
     line = (
-        f"not installed, but named by recommendations: {', '.join(told)}; these are measured with "
+        f"not installed, but named by recommendations: {', '.join(libraries)}; these are measured with "
         "another library in its place, or not at all. One line adds what they name: "
         f"sudo apt-get install {' '.join(sorted({*filter(None, packages.values())}))}"
     )

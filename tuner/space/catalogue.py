@@ -81,7 +81,7 @@ def fault_of_value(knob: str, value: Value) -> str | None:
     if domain is None:
         return None
     is_in = domain.has_written(str(value)) if knob.startswith("env.") else domain.has(value)
-    return None if is_in else f"{knob} cannot be {value!r}; allowed are: {domain.told()}"
+    return None if is_in else f"{knob} cannot be {value!r}; allowed are: {domain.in_words()}"
 
 
 _CLASSES = list(WinnerClass)

@@ -76,9 +76,9 @@ class Factors:
         for entry in chosen:
             where = f"factor {entry.name}"
             settings |= evaluated(where, entry.settings, {**self._facts, **here})
-        told = " and ".join(names)
+        text = " and ".join(names)
         return resolve_one(
-            told, "", settings, self._host, self._workload, self._space, (), is_literal=False
+            text, "", settings, self._host, self._workload, self._space, (), is_literal=False
         )
 
 

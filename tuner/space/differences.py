@@ -26,7 +26,7 @@ class Difference(msgspec.Struct, frozen=True):
     matters: bool
     """Whether speeds are known to depend on it."""
 
-    def told(self) -> str:
+    def in_words(self) -> str:
         """Tell it in words."""
         return f"{self.what}: {self.there} there, {self.here} here"
 

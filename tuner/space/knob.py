@@ -58,7 +58,7 @@ class Domain(msgspec.Struct, frozen=True):
     bound: Bound | None = None
     """None if a number is valid on any host."""
 
-    def told(self) -> str:
+    def in_words(self) -> str:
         """Write what is allowed."""
         is_whole = self.at_least is not None
         parts = [

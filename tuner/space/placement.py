@@ -80,8 +80,8 @@ def place(settings: Mapping[str, Value], host: Host) -> Placement:
         return _placement(host, [cores], usable)  # a quota takes time away, and no core
     wanted = usable // n if each == SHARE else int(each)
     if wanted < 1 or n * wanted > usable:
-        asked = n * max(1, wanted)
-        return Placement((), usable, False, f"{asked} cores are wanted, and {usable} may be used")
+        n_wanted = n * max(1, wanted)
+        return Placement((), usable, False, f"{n_wanted} cores are wanted, and {usable} may be used")
     if how in (PER_NODE, PER_LLC):
         return _in_groups(host, cores, usable, n, each, how)
     if how == SPREAD:
@@ -178,21 +178,21 @@ class Placements:
 
         values: the space's values for a knob: no others are used.
         """
-        dead: list[tuple[str, str]] = []
+        ineffective: list[tuple[str, str]] = []
         for knob in (PLACEMENT, CORES_PER_INSTANCE, INSTANCES):
             if (fault := self.of(kept).fault) and knob in kept:
-                dead.append((knob, fault))
+                ineffective.append((knob, fault))
                 del kept[knob]
         meant = self.of(kept)
         if meant.fault:
-            return dead  # not for the instances' sake: the node is not there
+            return ineffective  # not for the instances' sake: the node is not there
         others = {k: v for k, v in kept.items() if k not in (PLACEMENT, CORES_PER_INSTANCE)}
         for simpler in _alternatives(kept, meant, values):
             if self.of(others | simpler).is_like(meant):
                 kept.clear()
                 kept |= others | simpler
                 break
-        return dead
+        return ineffective
 
 
 def _alternatives(

@@ -19,7 +19,7 @@
                                            # and why_beside
     ]
     when = "torch.compile.mode == 'off'"   # optional: where it is live; may ask earlier knobs
-    why = "what makes it dead elsewhere"
+    why = "what makes it ineffective elsewhere"
     search = true                          # false: only baselines and the command line use it;
                                            # "late": when the others promise less
     alias_of = "env.OMP_NUM_THREADS"       # another name of a knob above

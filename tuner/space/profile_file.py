@@ -251,10 +251,10 @@ class _File:
                 if isinstance(value, ValueEntry):
                     for text in filter(None, (value.when, value.beside)):
                         names |= Expression(text).names
-            asked = {n for n in (*names, knob.alias_of) if n and is_known(n)}
+            requested = {n for n in (*names, knob.alias_of) if n and is_known(n)}
             if names & set(INSTANCE_FACTS):
-                asked |= placing
-            if later := asked - seen:
+                requested |= placing
+            if later := requested - seen:
                 raise self.fault(
                     ("knob", own.get(knob.id, 0), "when"),
                     f"{knob.id} asks {', '.join(sorted(later))}, which does not stand above it",

@@ -170,20 +170,20 @@ def _resolve_knob(
     dropped = [*made.dropped, *faults.items()]
     known = [v for v in dict.fromkeys(made.values) if v not in faults and not same(v, default)]
     searched: tuple[Value, ...] = (default, *known) if entry.search else (default,)
-    asked = ""
+    option = ""
     if entry.id in restrictions.values:
         wanted = restrictions.values[entry.id]
-        asked = f"--set {entry.id}={','.join(map(str, wanted))}"
+        option = f"--set {entry.id}={','.join(map(str, wanted))}"
         searched = (default, *_asked(knob, wanted, default, known, dropped))
     if own := _ruling_out(entry.id, restrictions, facts["workload.framework"]):
-        asked, searched = f"--fix {own}={restrictions.fixed[own]}", (default,)
+        option, searched = f"--fix {own}={restrictions.fixed[own]}", (default,)
     if knob.changes_numerics and restrictions.numerics == "same":
-        asked, searched = "--numerics same", (default,)
+        option, searched = "--numerics same", (default,)
     if entry.id in restrictions.excluded:
-        asked, searched = f"--exclude {entry.id}", (default,)
+        option, searched = f"--exclude {entry.id}", (default,)
     if entry.id in restrictions.fixed:
         value = restrictions.fixed[entry.id]
-        asked = f"--fix {entry.id}={value}"
+        option = f"--fix {entry.id}={value}"
         searched = (
             (default,) if same(value, default) else _asked(knob, (value,), default, known, dropped)
         )
@@ -195,10 +195,10 @@ def _resolve_knob(
         dropped=tuple(dropped),
         when=entry.when,
         why=entry.why,
-        asked=asked,
+        option=option,
         alias_of=entry.alias_of,
         is_stronger=entry.is_stronger,
-        is_late=entry.search == "late" and not asked,
+        is_late=entry.search == "late" and not option,
         substitutes=tuple(pair for pair in made.substitutes if pair[1] in known),
         beside=tuple(made.beside),
         follows=entry.follows,
@@ -262,13 +262,13 @@ def check_made(where: str, knob: str, formula: str, values: Iterable[Value]) -> 
 
 def _asked(
     knob: Knob,
-    asked: tuple[Value, ...],
+    requested: tuple[Value, ...],
     default: Value,
     known: list[Value],
     dropped: list[tuple[Value, str]],
 ) -> tuple[Value, ...]:
     """Return the values that a user requested, without the default; refuse invalid ones."""
-    for value in asked:
+    for value in requested:
         for gone, why in dropped:
             if same(value, gone):
                 raise UsageError(f"{knob.id}={value} is not possible here: {why}")
@@ -277,7 +277,7 @@ def _asked(
         ):
             allowed = ", ".join(map(str, (default, *known)))
             raise UsageError(f"{knob.id}={value} is not a value here; allowed are {allowed}")
-    return tuple(v for v in dict.fromkeys(asked) if not same(v, default))
+    return tuple(v for v in dict.fromkeys(requested) if not same(v, default))
 
 
 def _is_free(knob: Knob, value: Value, known: tuple[Value, ...]) -> bool:
@@ -301,12 +301,12 @@ def _without_aliases(restrictions: Restrictions, profile: Profile, framework: st
         if entry.alias_of
     }
     for alias, knob in names.items():
-        for asked in (restrictions.values, restrictions.fixed):
-            if alias in asked and knob in (*restrictions.values, *restrictions.fixed):
+        for requested in (restrictions.values, restrictions.fixed):
+            if alias in requested and knob in (*restrictions.values, *restrictions.fixed):
                 raise UsageError(f"{alias} is another name of {knob}; give one of them")
 
-    def renamed(asked: dict[str, Any]) -> dict[str, Any]:
-        return {names.get(knob, knob): value for knob, value in asked.items()}
+    def renamed(requested: dict[str, Any]) -> dict[str, Any]:
+        return {names.get(knob, knob): value for knob, value in requested.items()}
 
     return msgspec.structs.replace(
         restrictions, values=renamed(restrictions.values), fixed=renamed(restrictions.fixed)
@@ -317,7 +317,7 @@ def without_effect(space: Space, restrictions: Restrictions) -> dict[str, str]:
     """Return requested values (--set, --fix) that can have no effect here, with the reason."""
     found = {}
     fixed = {k: v for k, v in restrictions.fixed.items() if k in space.by_id}
-    for knob, why in space.dead(fixed):
+    for knob, why in space.ineffective(fixed):
         found[f"--fix {knob}={restrictions.fixed[knob]}"] = why
     for knob, values in restrictions.values.items():
         if knob in space.by_id and (why := space.never_live(knob)):

@@ -26,7 +26,7 @@ class ResolvedKnob(msgspec.Struct, frozen=True):
     """Values that do not exist here, each with the reason."""
     when: str
     why: str
-    asked: str = ""
+    option: str = ""
     """The option that narrowed the knob, as typed; empty if none did."""
     alias_of: str = ""
     """The knob of which this is another name."""

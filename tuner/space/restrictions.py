@@ -103,8 +103,8 @@ def parse_restrictions(
 def check_consistent(restrictions: Restrictions) -> None:
     """Refuse what contradicts itself, or is no value; raises UsageError, naming both sides."""
     values, fixed = restrictions.values, restrictions.fixed
-    asked = [*fixed.items(), *((knob, value) for knob, many in values.items() for value in many)]
-    for knob, value in asked:
+    requested = [*fixed.items(), *((knob, value) for knob, many in values.items() for value in many)]
+    for knob, value in requested:
         # whether a knob can be left alone is known with its default
         if value != UNSET and (fault := fault_of_setting(knob, value)):
             raise UsageError(fault)
@@ -149,7 +149,7 @@ def check_known(restrictions: Restrictions, knobs: Iterable[str]) -> None:
     for knob in (*restrictions.values, *restrictions.fixed, *restrictions.excluded):
         if knob in known:
             continue
-        # as whoever reads the recommendation judges it
+        # as a reader of the recommendation judges it
         slip = slip_of(knob, known if knob in KNOBS else {*known, *KNOBS})
         is_new = (
             knob.startswith("env.")

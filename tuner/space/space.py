@@ -86,7 +86,7 @@ class Space:
         """
         return self._settle(settings, is_literal=is_literal)[0]
 
-    def dead(
+    def ineffective(
         self, settings: Mapping[str, Value], *, is_literal: bool = False
     ) -> list[tuple[str, str]]:
         """Return the settings that have no effect here, each with the reason.
@@ -114,7 +114,7 @@ class Space:
         facts = {**self._facts, **self._defaults}
         settings = self.unaliased(settings)
         kept = {knob: value for knob, value in settings.items() if knob not in self.by_id}
-        dead: list[tuple[str, str]] = []
+        ineffective: list[tuple[str, str]] = []
         is_placed = False
         # in file order, as a condition asks only knobs above; what is at its default stays there
         for position in sorted(self._positions[k] for k in settings if k in self.by_id):
@@ -123,20 +123,20 @@ class Space:
             if not is_literal and same(value, knob.default):
                 continue
             if position > self._last_placing and not is_placed:
-                is_placed, dead = True, dead + self._settle_placement(kept, facts)
-            why_dead = self._why_dead(knob, facts) or self._why_not(
+                is_placed, ineffective = True, ineffective + self._settle_placement(kept, facts)
+            why_ineffective = self._why_dead(knob, facts) or self._why_not(
                 knob, value, facts, is_literal=is_literal
             )
-            if why_dead:
+            if why_ineffective:
                 if not same(value, knob.default):
-                    dead.append((knob.id, why_dead))
+                    ineffective.append((knob.id, why_ineffective))
                 continue
             facts[knob.id] = value
             if not self._is_in_force(knob, value, facts, is_written=is_literal):
                 kept[knob.id] = value
         if not is_placed:
-            dead += self._settle_placement(kept, facts)
-        return Configuration.of(kept), dead
+            ineffective += self._settle_placement(kept, facts)
+        return Configuration.of(kept), ineffective
 
     def _why_not(
         self, knob: ResolvedKnob, value: Value, facts: Mapping[str, Any], *, is_literal: bool
@@ -172,13 +172,13 @@ class Space:
 
         The facts then contain what is left to an instance.
         """
-        dead: list[tuple[str, str]] = []
+        ineffective: list[tuple[str, str]] = []
         if self._placements is not None and kept.keys() & ALONE.keys():
-            dead = self._placements.reduce(kept, self._values)
+            ineffective = self._placements.reduce(kept, self._values)
             facts |= {knob: kept.get(knob, ALONE[knob]) for knob in ALONE}
         if kept.keys() & set(PLACING):
             facts |= self._instance_facts(kept)
-        return dead
+        return ineffective
 
     def _instance_facts(self, settings: Mapping[str, Value]) -> dict[str, Any]:
         """Return what formulas may ask about the instances, by its name there."""
@@ -284,10 +284,10 @@ class Space:
         """Return the option that rules a configuration out; empty if none does."""
         set_ = configuration.as_dict()
         for knob in self.knobs:
-            if knob.asked and not self._is_dead(knob, configuration):
+            if knob.option and not self._is_dead(knob, configuration):
                 value = set_.get(knob.id, knob.default)
                 if not any(same(value, choice) for choice in knob.choices):
-                    return knob.asked
+                    return knob.option
         return ""
 
     def _is_dead(self, knob: ResolvedKnob, configuration: Configuration) -> bool:
@@ -329,5 +329,5 @@ class Space:
 
     def fixed_by_user(self) -> dict[str, Value]:
         """Return the values of --fix; other knobs may have a single choice as well."""
-        fixed = (k for k in self.knobs if k.asked.startswith(f"--fix {k.id}="))
+        fixed = (k for k in self.knobs if k.option.startswith(f"--fix {k.id}="))
         return {k.id: k.choices[0] for k in fixed}

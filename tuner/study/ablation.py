@@ -108,7 +108,7 @@ def _costly_increases(
     """Return the costly increases over a configuration without some settings.
 
     Latency counts only if more instances share the cores. Otherwise a longer call means a lower
-    rate, which the score already shows, or a larger batch: if the batch is open, nobody waits for a
+    rate, which the score already shows, or a larger batch: if the batch is open, no client waits for a
     single call.
     """
     increases = resource_costs[full].increases_over(resource_costs[shorter])
@@ -164,7 +164,7 @@ def is_necessary(
 
 
 def may_be_necessary(study: Study, full: Configuration, shorter: Configuration) -> bool:
-    """Tell whether so much of the rate is lost that a costly setting is worth rounds.
+    """Tell whether enough of the rate is lost for a costly setting to be worth rounds.
 
     Even if that may be noise. A gain below 10 % is as little as an increase that is not costly.
     """

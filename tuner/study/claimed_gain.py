@@ -117,7 +117,7 @@ def gain_of(
         return Gain(speedup)
     compared = _Compared(claimed, here)
     share, apart = compared.share(), here.value - claimed.value
-    floor = math.log1p(MIN_FLOOR)  # what is nearer is no difference to anybody
+    floor = math.log1p(MIN_FLOOR)  # a smaller difference is irrelevant
     return Gain(
         speedup,
         share,

@@ -169,7 +169,7 @@ class Claims:
 
         A baseline replaces the finalist if it alone proved faster. Any other arm does if the same
         rounds show that it is surely faster than the finalist. All its settings must have been
-        observed, and its costly ones must be needed, because nobody tried it without the others.
+        observed, and its costly ones must be needed, because it was never tried without the others.
         Another class's finalist may replace one that was left out, or whose costly settings the
         rounds do not prove.
         """
@@ -434,7 +434,7 @@ class Claims:
         lead = self.lead(finalist, settled.configuration)
         return lead is None or lead.low <= 1 < lead.high
 
-    def beside(self, arms: Collection[Configuration]) -> list[Configuration]:
+    def rivals(self, arms: Collection[Configuration]) -> list[Configuration]:
         """Return the earlier winners that arms have to beat, and that take part in the rounds."""
         found = [
             settled.configuration

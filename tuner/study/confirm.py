@@ -60,7 +60,7 @@ def confirm(study: Study) -> Steps[None]:
             reason = f"still open after {n} rounds, the last look"
         else:
             leaner = [c for arm in open_arms for c in without_costly(study, arm)]
-            compared = [*open_arms, *claims.beside(open_arms)]
+            compared = [*open_arms, *claims.rivals(open_arms)]
             compared += [c for c in leaner if c in chosen.arms]
             arms = confirmation_arms(study, compared, at_reference=chosen.at_reference)
             is_proved = _is_settled(study, claims, open_arms)

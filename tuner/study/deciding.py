@@ -63,7 +63,7 @@ def rounds_s(study: Study, claims: Claims, arms: Sequence[Configuration], n_roun
 
     Until the first look, baselines and earlier winners take part too.
     """
-    lasting = [*arms, *claims.beside(arms)]
+    lasting = [*arms, *claims.rivals(arms)]
     first = confirmation_arms(study, [*lasting, *baselines_to_confirm(study)], at_reference=True)
     later = confirmation_arms(study, lasting, at_reference=True)
     n_later = max(0, n_rounds - FIRST_LOOK)

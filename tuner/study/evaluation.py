@@ -346,7 +346,7 @@ def _retained(launches: Iterable[LaunchRecord], objective: Objective) -> dict[Co
     """Return the log share of the value that is left next to a busy neighbour, where measured."""
     found: dict[Configuration, list[float]] = defaultdict(list)
     for record in launches:
-        if record.beside and record.slices:
+        if record.contended and record.slices:
             found[record.request.configuration].append(kept(record, objective))
     return {configuration: statistics.fmean(shares) for configuration, shares in found.items()}
 

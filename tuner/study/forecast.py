@@ -155,7 +155,7 @@ class Forecast:
         kept_s = self.looks_s()
         if preference.bears_neighbours:
             launched = confirmation_arms(self._study, self.compared(), at_reference=True)
-            besides_s = NEIGHBOUR_ROUNDS * self.beside_s(launched)
+            besides_s = NEIGHBOUR_ROUNDS * self.contended_s(launched)
             kept_s += min(preference.neighbours_s(self._total_s), besides_s)
         kept_s += self._extra_s()
         is_searching = self._study.notes.is_done(Phase.BASELINES)
@@ -170,7 +170,7 @@ class Forecast:
         arms = confirmation_arms(self._study, [finalists[self._study.widest]])
         if not (profiling_s := self.profiling_s(arms)):
             return 0.0
-        needed_s = self.costs.round_s(arms) + profiling_s + self.beside_s(arms)
+        needed_s = self.costs.round_s(arms) + profiling_s + self.contended_s(arms)
         return needed_s if needed_s <= _EXTRA_SHARE * self._total_s else 0.0
 
     def compared(self) -> list[Configuration]:
@@ -215,7 +215,7 @@ class Forecast:
         study = self._study
         return study.notes.is_done(Phase.BASELINES) and study.n_proposed() <= _FEW
 
-    def beside_s(self, arms: Iterable[Configuration]) -> float:
+    def contended_s(self, arms: Iterable[Configuration]) -> float:
         """Return the seconds of one slice next to a busy neighbour, of each of these arms."""
         return _BESIDE * sum(self.costs.slice_s(arm) for arm in arms)
 
@@ -264,10 +264,10 @@ class Forecast:
         if not has_loadgen_to_ask(study) or not is_installed():
             return 0.0
         default = study.evaluation.default_at_best()
-        asked = [study.candidates.finalists()[study.widest]]
+        validated = [study.candidates.finalists()[study.widest]]
         if default is not None and not study.evaluation.default_is_late:
-            asked.append(default[0])
-        scores = [(c, study.evaluation.score(c)) for c in dict.fromkeys(asked)]
+            validated.append(default[0])
+        scores = [(c, study.evaluation.score(c)) for c in dict.fromkeys(validated)]
         value = study.evaluation.objective.value
         known = [(c, value(score)) for c, score in scores if score is not None]
         costs_s = [self.costs.unsliced_s(c) + self.loadgen_s(rate) for c, rate in known]

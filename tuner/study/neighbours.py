@@ -27,7 +27,7 @@ def probe_finalists(study: Study) -> Steps[None]:
         if isinstance(record, NoTime):
             study.notes.leave_undone("to measure every finalist next to a busy neighbour")
             return
-        if not record.beside:
+        if not record.contended:
             study.notes.warn(f"{wanted.label()} could not be measured next to a busy neighbour")
             return
 

@@ -444,12 +444,12 @@ class Planner:
         validating_s = forecast.validating_s() if step.is_proved else 0.0
         if left_s + forecast.allowance_s(n_before) >= round_s + validating_s:
             return ""
-        told = f"; LoadGen wants {validating_s:.0f} s" if left_s >= round_s else ""
-        return f"one takes about {round_s:.0f} s, and {max(0.0, left_s):.0f} s are left{told}"
+        text = f"; LoadGen wants {validating_s:.0f} s" if left_s >= round_s else ""
+        return f"one takes about {round_s:.0f} s, and {max(0.0, left_s):.0f} s are left{text}"
 
     def _wants_neighbour(self, arms: Sequence[Configuration]) -> bool:
         """Tell whether slices next to a busy neighbour are within their share of the budget."""
         records = self._study.store.launches.values()
-        spent_s = 2 * sum(s.seconds for record in records for s in record.beside)  # and discarded
+        spent_s = 2 * sum(s.seconds for record in records for s in record.contended)  # and discarded
         most_s = self._study.preference.neighbours_s(self._study.budget.total_s)
-        return spent_s + self._forecast.beside_s(arms) <= most_s
+        return spent_s + self._forecast.contended_s(arms) <= most_s

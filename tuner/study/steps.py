@@ -135,7 +135,7 @@ class ExtraRound(Step[list[LaunchRecord]], frozen=True):
 
     def cost_s(self, forecast: Forecast) -> float:
         """Estimate its seconds, rather too many than too few."""
-        extra_s = forecast.beside_s(self.arms) + forecast.profiling_s(self.arms)
+        extra_s = forecast.contended_s(self.arms) + forecast.profiling_s(self.arms)
         return forecast.costs.round_s(self.arms) + extra_s
 
 

@@ -152,9 +152,9 @@ class Study:
             noise=self.evaluation.estimates.scatter,
             hopeless_below=self._hopeless_below if may_prune else lambda _: -math.inf,
         )
-        beside_s = self.budget.used_s() - began_s - sum(record.total_s for record in records)
+        contended_s = self.budget.used_s() - began_s - sum(record.total_s for record in records)
         for _ in records:
-            self.costs.note_overhead(beside_s / len(records))
+            self.costs.note_overhead(contended_s / len(records))
         self._take_in()
         return records
 
@@ -234,10 +234,10 @@ class Study:
 
     def adopt_orphans(self) -> None:
         """Tell the trials of launches that a killed tool had completed but not yet noted."""
-        told = {launch for trial in self.evaluation.trials() for launch in trial.launches}
+        known = {launch for trial in self.evaluation.trials() for launch in trial.launches}
         for record in list(self.store.launches.values()):
             request, ending = record.request, record.ending
-            if request.purpose not in (Purpose.BASELINE, Purpose.SEARCH) or request.id in told:
+            if request.purpose not in (Purpose.BASELINE, Purpose.SEARCH) or request.id in known:
                 continue
             if ending is None or ending.outcome is Outcome.INTERRUPTED:
                 continue

@@ -59,16 +59,16 @@ def validate_further(study: Study, winners: list[Configuration]) -> Steps[None]:
                 break
 
 
-def next_asked(told: Sequence[Validation]) -> float | None:
+def next_asked(validations: Sequence[Validation]) -> float | None:
     """Return the next rate for LoadGen to test; None if it is done."""
-    if not told or not told[-1].is_too_slow:
+    if not validations or not validations[-1].is_too_slow:
         return None
-    last = told[-1]
-    n_here = sum(each.rate == last.rate for each in told)
+    last = validations[-1]
+    n_here = sum(each.rate == last.rate for each in validations)
     if last.disturbed and n_here < _MOST_AT_A_RATE:  # as a disturbed trial is made again
         return last.rate
     lower = _LOWER * last.rate
-    return lower if lower >= _LOWEST * told[0].rate else None
+    return lower if lower >= _LOWEST * validations[0].rate else None
 
 
 def _ask(study: Study, configuration: Configuration, rate: float) -> Steps[bool]:

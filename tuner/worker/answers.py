@@ -115,9 +115,9 @@ def compare(path: Path, answers: Sequence[bytes], names: Sequence[str]) -> tuple
         own = {k: v for k, v in fields_of(answer).items() if _kind(k) not in unsteady}
         for field, off in apart(wanted, own):
             if off > MAX_DRIFT_SAME:
-                told = f"{_short(own, field)}, and with nothing set {_short(wanted, field)}"
+                text = f"{_short(own, field)}, and with nothing set {_short(wanted, field)}"
                 found = OutputCheck(drift=min(off, _NOT_ALIKE), n_inputs=len(answers))
-                return found, f"it answers {name} otherwise: {field or 'the answer'} is {told}"
+                return found, f"it answers {name} otherwise: {field or 'the answer'} is {text}"
             drift = max(drift, off)
     return OutputCheck(drift=drift, n_inputs=len(answers)), ""
 

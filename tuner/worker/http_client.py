@@ -153,13 +153,13 @@ class Client:
         """
 
         async def watched(ask: _Ask) -> bytes:
-            asked = asyncio.ensure_future(ask(0))
+            first = asyncio.ensure_future(ask(0))
             try:
-                while not (await asyncio.wait({asked}, timeout=WATCHED_EVERY_S))[0]:
+                while not (await asyncio.wait({first}, timeout=WATCHED_EVERY_S))[0]:
                     meanwhile()
-                return asked.result()
+                return first.result()
             finally:
-                asked.cancel()
+                first.cancel()
 
         return self._run(watched)
 

@@ -88,8 +88,8 @@ def run(order: LoadgenOrder, listener: socket.socket) -> LoadgenWord:
     def serve(connection: socket.socket) -> None:
         while (taken := line.take()) is not None:
             ids, shape = taken
-            asked = Asked(order.batching.padded(len(ids)), shape)
-            connection.sendall(asked.written())
+            requests = Asked(order.batching.padded(len(ids)), shape)
+            connection.sendall(requests.written())
             if not connection.recv(1):
                 os._exit(3)  # an instance has died: LoadGen would wait for its answers for ever
             lg.QuerySamplesComplete([lg.QuerySampleResponse(id_, 0, 0) for id_ in ids])
@@ -131,14 +131,14 @@ def run(order: LoadgenOrder, listener: socket.socket) -> LoadgenWord:
 def word_of(order: LoadgenOrder, detail: str) -> LoadgenWord:
     """Read a detail log."""
     lines = [line.removeprefix(_MARK) for line in detail.splitlines() if line.startswith(_MARK)]
-    told = {entry["key"]: entry["value"] for entry in map(json.loads, lines)}
+    summary = {entry["key"]: entry["value"] for entry in map(json.loads, lines)}
     word: Word = "valid"
-    reasons = [told.get("result_invalid_reason", ""), told.get("early_stopping_result", "")]
-    if told["result_validity"] != "VALID":
-        word = "too_short" if told["result_perf_constraints_met"] else "too_slow"
-    scheduled = float(told["result_scheduled_samples_per_sec"])
-    n_requests = int(told["result_query_count"])
-    at_quantile = told.get(f"result_{100 * order.quantile:.2f}_percentile_latency_ns")
+    reasons = [summary.get("result_invalid_reason", ""), summary.get("early_stopping_result", "")]
+    if summary["result_validity"] != "VALID":
+        word = "too_short" if summary["result_perf_constraints_met"] else "too_slow"
+    scheduled = float(summary["result_scheduled_samples_per_sec"])
+    n_requests = int(summary["result_query_count"])
+    at_quantile = summary.get(f"result_{100 * order.quantile:.2f}_percentile_latency_ns")
     return LoadgenWord(
         word=word,
         reason="" if word == "valid" else " ".join(" ".join(filter(None, reasons)).split()),
@@ -146,7 +146,7 @@ def word_of(order: LoadgenOrder, detail: str) -> LoadgenWord:
         scheduled_rate=scheduled,
         duration_s=n_requests / scheduled,
         n_requests=n_requests,
-        n_over=int(told["result_overlatency_query_count"]),
+        n_over=int(summary["result_overlatency_query_count"]),
         latency_s=None if at_quantile is None else 1e-9 * float(at_quantile),
     )
 

@@ -194,10 +194,10 @@ def _gist(text: str) -> str:
     """Return the first line of an error, and that of its cause if it only announces one."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     first = lines[0] if lines else ""
-    told = [line for line in lines[1:] if not line.startswith(("[[", "File ", "Detected at"))]
+    lines_left = [line for line in lines[1:] if not line.startswith(("[[", "File ", "Detected at"))]
     return (
-        f"{first} {told[-1]}"
-        if first.endswith((":", "interpreter.", "call().")) and told
+        f"{first} {lines_left[-1]}"
+        if first.endswith((":", "interpreter.", "call().")) and lines_left
         else first
     )
 

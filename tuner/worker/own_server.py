@@ -93,7 +93,7 @@ class Server:
         tell: receives what it waits for, whenever that changes. Raises WorkerFailed if the server
         ends, or continues to refuse.
         """
-        began, there_since, told = clock(), 0.0, ""
+        began, there_since, reported = clock(), 0.0, ""
         while True:
             seen.look(self.pid)
             self.check_alive()
@@ -102,10 +102,10 @@ class Server:
             except Unreachable as unreachable:
                 if clock() - began > _SILENT_S:
                     raise WorkerFailed(
-                        f"{self.shown} runs, and after {_SILENT_S:.0f} s nobody answers at "
+                        f"{self.shown} runs, and after {_SILENT_S:.0f} s nothing answers at "
                         f"{self.url}: it is to listen on the port {PORT} in its command (or $PORT)"
                     ) from unreachable
-                state = f"where nobody listens (has the command {PORT}, or reads it $PORT?)"
+                state = f"where nothing listens (has the command {PORT}, or reads it $PORT?)"
             except (Overrun, Refused) as refused:
                 there_since = there_since or clock()
                 status = refused.status if isinstance(refused, Refused) else 0
@@ -118,9 +118,9 @@ class Server:
                 seen.look(self.pid)
                 self.check_alive()
                 return clock() - began
-            if state != told:
+            if state != reported:
                 tell(f"waiting for {self.url}, {state}")
-                told = state
+                reported = state
             time.sleep(_LOOK_EVERY_S)
 
     def _watching(self, seen: Sighting, tell: Callable[[str], None]) -> Callable[[], None]:

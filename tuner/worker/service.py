@@ -240,9 +240,9 @@ class ServiceSession:
         """Compare answers with the default's; raises WrongOutput."""
         self._tell("checking answers")
         before = clock()
-        asked = self._asked()
-        names = [self._bodies[number].name for number in asked]
-        found, fault = answers.compare(self._reference_path, self._client.answers(asked), names)
+        requested = self._asked()
+        names = [self._bodies[number].name for number in requested]
+        found, fault = answers.compare(self._reference_path, self._client.answers(requested), names)
         if fault:
             raise WrongOutput(fault)
         return Checked(found, clock() - before)

@@ -50,11 +50,11 @@ def heading(recommendation: Recommendation, source: str) -> list[str]:
         if r.is_expected:
             claim = f"expected, and not measured here: {claim}; tune-framework verify proves it"
     workload = r.workload
-    told = "for" if r.is_expected else "measured on"
+    text = "for" if r.is_expected else "measured on"
     load = f"{workload.load_in_words()}, batch {workload.batch}"
     return [
         f"{source}: {workload.model}, {workload.framework}, {load}: {claim}",
-        f"{told} {_computed(r)}; elsewhere it may differ",
+        f"{text} {_computed(r)}; elsewhere it may differ",
     ]
 
 
@@ -79,10 +79,10 @@ def program_changes(recommendation: Recommendation, source: str) -> list[str]:
         if setting.needs_code_change
     ]
     if any(is_applied_inside(setting.knob) for setting in recommendation.settings):
-        told = "or" if recommendation.is_expected else "or, as it was measured"
+        text = "or" if recommendation.is_expected else "or, as it was measured"
         learns = recommendation.workload.mode == TRAINING
         call = "prepare_training(model, optimizer)" if learns else "prepare(model)"
-        lines.append(f"{told}: tuner.apply({source!r}).{call} in the program")
+        lines.append(f"{text}: tuner.apply({source!r}).{call} in the program")
     return lines
 
 
@@ -111,8 +111,8 @@ def on_the_image(recommendation: Recommendation) -> list[str]:
         telling = ("python", *distributions, *own)
         shown = ", ".join(f"{name} {versions[name]}" for name in sorted(versions)
                           if name in telling)  # fmt: skip
-        told = "for" if recommendation.is_expected else "measured with"
-        lines.append(f"{told} {shown}")
+        text = "for" if recommendation.is_expected else "measured with"
+        lines.append(f"{text} {shown}")
     return lines
 
 
@@ -124,11 +124,11 @@ def on_the_node(recommendation: Recommendation) -> list[str]:
         lines.append(
             "needs an NVIDIA GPU and its driver; in a container NVIDIA's container toolkit as well"
         )
-    told = [f"{k}={v}" for k, v in r.environment.items() if any(h in f"{k}={v}" for h in _HUGE)]
+    settings = [f"{k}={v}" for k, v in r.environment.items() if any(h in f"{k}={v}" for h in _HUGE)]
     lines += [
         f"{each}: needs huge pages of the kernel "
         "(/sys/kernel/mm/transparent_hugepage/enabled, or vm.nr_hugepages for reserved ones)"
-        for each in told
+        for each in settings
     ]
     return lines
 

@@ -39,7 +39,7 @@ def batches(result: Result) -> Chart | None:
             {"mark": {"type": "line", "strokeWidth": 2, "aria": False}, "encoding": encoding},
             {
                 "mark": {"type": "point", "filled": False, "size": 60, "opacity": 1},
-                "encoding": {**encoding, "description": {"field": "told"}},
+                "encoding": {**encoding, "description": {"field": "text"}},
             },
         ],
     }
@@ -62,6 +62,6 @@ def _points(result: Result, name: str, bare: dict[str, Value]) -> Rows:
         if _bare(t.configuration) == bare and t.outcome == "measured" and t.search_ratio is not None
     }
     return [
-        {"of": name, "batch": batch, "ratio": ratio, "told": f"{name}, batch {batch}: {ratio:.2f}x"}
+        {"of": name, "batch": batch, "ratio": ratio, "text": f"{name}, batch {batch}: {ratio:.2f}x"}
         for batch, ratio in sorted(found.items())
     ]

@@ -124,10 +124,10 @@ def seen_interval(interval: Interval) -> dict[str, Any]:
     high = min(interval.high, interval.point * WIDEST)
     cut_low = _bound(interval.low) if low != interval.low else None
     cut_high = _bound(interval.high) if high != interval.high else None
-    told = f"{interval.point:.2f}x ({interval.low:.2f} to {_bound(interval.high)})"
+    text = f"{interval.point:.2f}x ({interval.low:.2f} to {_bound(interval.high)})"
     is_cut = cut_low is not None or cut_high is not None
-    told += ", drawn shorter" if is_cut else ""
-    return {"low": low, "high": high, "cut_low": cut_low, "cut_high": cut_high, "told": told}
+    text += ", drawn shorter" if is_cut else ""
+    return {"low": low, "high": high, "cut_low": cut_low, "cut_high": cut_high, "text": text}
 
 
 def _bound(value: float) -> str:

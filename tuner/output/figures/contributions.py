@@ -41,7 +41,7 @@ def contributions(result: Result) -> Chart | None:
                     "condition": {"test": "datum.low == null", "value": "transparent"},
                     "value": BLUE,
                 },
-                "description": {"field": "told"},
+                "description": {"field": "text"},
             },
         },
         *cut_ends(x, y),
@@ -61,11 +61,11 @@ def _row(contribution: Contribution) -> dict[str, Any]:
     name = f"{contribution.knob}={contribution.value}"
     if contribution.speedup is None:
         hint = {"ratio": contribution.ratio, "low": None, "high": None}
-        return {"setting": name, **hint, "told": f"{name}: {contribution.ratio:.2f}x"}
+        return {"setting": name, **hint, "text": f"{name}: {contribution.ratio:.2f}x"}
     seen = seen_interval(contribution.speedup)
     return {
         "setting": name,
         "ratio": contribution.speedup.point,
         **seen,
-        "told": f"{name}: {seen['told']}",
+        "text": f"{name}: {seen['text']}",
     }

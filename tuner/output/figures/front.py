@@ -23,7 +23,7 @@ def front(result: Result) -> Chart | None:
             "of": name,
             "rate": tried.rate,
             "latency": 1000 * tried.quantile_s,
-            "told": f"{name}: {tried.rate:.3g} requests/s, {slo.name} "
+            "text": f"{name}: {tried.rate:.3g} requests/s, {slo.name} "
             f"{1000 * tried.quantile_s:.3g} ms",
         }
         for name, section in sections.items()
@@ -58,7 +58,7 @@ def front(result: Result) -> Chart | None:
             {
                 "data": {"values": rows},
                 "mark": {"type": "point", "filled": True, "size": 45, "opacity": 0.8},
-                "encoding": {"x": x, "y": y, "color": color, "description": {"field": "told"}},
+                "encoding": {"x": x, "y": y, "color": color, "description": {"field": "text"}},
             },
         ],
     }

@@ -44,14 +44,14 @@ def history(result: Result) -> Chart | None:
             else _BASELINE if trial.source in baselines
             else _SEARCHED
         )  # fmt: skip
-        told = f"trial {trial.number}, {trial.source}: "
+        text = f"trial {trial.number}, {trial.source}: "
         if is_measured:
             assert trial.search_ratio is not None
             top = max(top, trial.search_ratio)
-            told += f"{trial.search_ratio:.2f}x"
+            text += f"{trial.search_ratio:.2f}x"
         else:
-            told += str(trial.outcome)
-        rows.append({"trial": trial.number, "kind": kind, "told": told})
+            text += str(trial.outcome)
+        rows.append({"trial": trial.number, "kind": kind, "text": text})
         ratios.append(trial.search_ratio if is_measured else None)
         best.append({"trial": trial.number, "ratio": top or None})
     if not top:
@@ -97,7 +97,7 @@ def _layers(rows: Rows, best: Rows) -> list[Layer]:
                     },
                     "value": "circle",
                 },
-                "description": {"field": "told"},
+                "description": {"field": "text"},
             },
         },
     ]

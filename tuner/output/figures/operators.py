@@ -24,8 +24,8 @@ def operators(result: Result) -> Chart | None:
         rest = sum(share for name, share in taken.items() if name not in shown)
         for name in [*shown, REST] if len(names) > len(shown) else shown:
             share = rest if name == REST else taken.get(name, 0.0)
-            told = f"{of}, {name}: {share:.0%}"
-            rows.append({"of": of, "operator": name, "share": share, "told": told})
+            text = f"{of}, {name}: {share:.0%}"
+            rows.append({"of": of, "operator": name, "share": share, "text": text})
     by_name = dict(zip(shown_of, (GREY, GREEN), strict=False))
     spec = {
         "data": {"values": rows},
@@ -41,7 +41,7 @@ def operators(result: Result) -> Chart | None:
                 "axis": {"format": ".0%", "tickCount": 6},
             },
             "color": {**colours("of", by_name), "legend": {"columns": 1}},  # on phones too
-            "description": {"field": "told"},
+            "description": {"field": "text"},
         },
     }
     return Chart("Where the time of a call goes", profiled_how(result), spec)

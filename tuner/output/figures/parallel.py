@@ -36,7 +36,7 @@ def parallel(result: Result) -> Chart | None:
                 "knob": knob,
                 "height": heights[knob][_text(trial.configuration.get(knob))],
                 "kind": kind,
-                "told": f"trial {trial.number}: {ratio:.2f}x",
+                "text": f"trial {trial.number}: {ratio:.2f}x",
             }
             for knob in knobs
         ]
@@ -86,7 +86,7 @@ def _layers(lines: Rows, labels: Rows) -> list[Layer]:
                 "y": y,
                 "color": colours("kind", _COLOURS),
                 "detail": {"field": "trial"},
-                "description": {"field": "told"},
+                "description": {"field": "text"},
             },
         }
         for kind in _COLOURS

@@ -55,7 +55,7 @@ def roofline(result: Result) -> Chart | None:
                         "scale": {"domain": ["default", tuned], "range": ["circle", "diamond"]},
                         "legend": None,
                     },
-                    "description": {"field": "told"},
+                    "description": {"field": "text"},
                 },
             },
         ],
@@ -91,7 +91,7 @@ def _points(roof: Roofline, tuned: str) -> Rows:
                     "class": name,
                     "intensity": each.flops / n_bytes,
                     "giga": giga,
-                    "told": f"{of}, {name}: {giga:.3g} GFLOP/s at {each.flops / n_bytes:.3g} "
+                    "text": f"{of}, {name}: {giga:.3g} GFLOP/s at {each.flops / n_bytes:.3g} "
                     "operations per byte",
                 }
             )

@@ -57,14 +57,14 @@ def forest(rule: Rule, what: str, where: str, guidelines: Guidelines) -> Chart |
         },
         {
             "mark": {"type": "point", "filled": True, "size": 60, "opacity": 1},
-            "encoding": {"x": x, "y": y, "color": colour, "description": {"field": "told"}},
+            "encoding": {"x": x, "y": y, "color": colour, "description": {"field": "text"}},
         },
         *cut_ends(x, y),
     ]  # fmt: skip
-    told = f"{what}{f', where {where}' if where else ''}"
+    text = f"{what}{f', where {where}' if where else ''}"
     return Chart(
-        told,
-        f"{told}: each model with its 95 % interval, the mean over families (green), and where a "
+        text,
+        f"{text}: each model with its 95 % interval, the mean over families (green), and where a "
         f"model of another family is expected (blue).{about_cut(rows)}",
         {"data": {"values": rows}, "height": {"step": 20}, "layer": layers},
     )
@@ -73,4 +73,4 @@ def forest(rule: Rule, what: str, where: str, guidelines: Guidelines) -> Chart |
 def _row(name: str, kind: str, interval: Interval) -> dict[str, object]:
     seen = seen_interval(interval)
     return {"name": name, "kind": kind, "point": interval.point, **seen,
-            "told": f"{name}: {seen['told']}"}  # fmt: skip
+            "text": f"{name}: {seen['text']}"}  # fmt: skip

@@ -75,7 +75,7 @@ def speedups(result: Result) -> Chart:
                     "value": 1,
                 },
                 "stroke": colour,
-                "description": {"field": "told"},
+                "description": {"field": "text"},
             },
         },
         *cut_ends(x, y),
@@ -147,8 +147,8 @@ def _row(each: _Measured) -> dict[str, Any] | None:
     row: dict[str, Any] = {"name": "\n".join(each.names), "kind": each.kind}
     if each.confirmed is None:
         assert each.hint is not None
-        told = f"{name}: {each.hint:.2f}x in the search"
-        return {**row, "from": "search", "point": each.hint, "told": told}
+        text = f"{name}: {each.hint:.2f}x in the search"
+        return {**row, "from": "search", "point": each.hint, "text": text}
     seen = seen_interval(each.confirmed)
     found = {"from": "rounds", "point": each.confirmed.point, **seen}
-    return {**row, **found, "told": f"{name}: {seen['told']}"}
+    return {**row, **found, "text": f"{name}: {seen['text']}"}

@@ -41,7 +41,7 @@ def spending(result: Result) -> Chart | None:
                 "to": at_s + seconds,
                 "middle": at_s + seconds / 2,
                 "number": str(number) if seconds >= _LEAST_NUMBERED * whole_s else "",
-                "told": f"{kind}: {in_seconds(seconds)} s, {seconds / whole_s:.0%}",
+                "text": f"{kind}: {in_seconds(seconds)} s, {seconds / whole_s:.0%}",
             }
         )
         at_s += seconds
@@ -58,7 +58,7 @@ def spending(result: Result) -> Chart | None:
                     "x": {**x, "field": "from"},
                     "x2": {"field": "to"},
                     "color": {**colours("kind", by_name), "legend": {"columns": 2}},
-                    "description": {"field": "told"},
+                    "description": {"field": "text"},
                 },
             },
             {

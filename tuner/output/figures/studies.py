@@ -36,7 +36,7 @@ def studies(comparison: Comparison) -> Chart | None:
                     "point": speedup.point,
                     **seen,
                     "verdict": _WORDS[line.verdict],
-                    "told": f"{name}: {seen['told']}",
+                    "text": f"{name}: {seen['text']}",
                 }
             )
     if not rows:
@@ -54,7 +54,7 @@ def studies(comparison: Comparison) -> Chart | None:
         {
             "mark": {"type": "point", "filled": True, "size": 75, "opacity": 1},
             "encoding": {"x": x, "y": y, "color": colours("verdict", seen),
-                         "description": {"field": "told"}},
+                         "description": {"field": "text"}},
         },
         *cut_ends(x, y),
     ]  # fmt: skip

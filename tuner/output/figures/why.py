@@ -49,14 +49,14 @@ def why(result: Result) -> Chart | None:
     rows: Rows = []
     for each in sorted(found.classes, key=lambda c: order.index(c.name)):
         for of, seconds in (("default", each.default_s), (tuned, each.tuned_s)):
-            told = f"{of}, {each.name}: {1000 * seconds:.3g} ms an item"
+            text = f"{of}, {each.name}: {1000 * seconds:.3g} ms an item"
             rows.append(
                 {
                     "of": of,
                     "class": each.name,
                     "ms": 1000 * seconds,
                     "rank": order.index(each.name),
-                    "told": told,
+                    "text": text,
                 }
             )
     shown = {str(name): colour for name, colour in CLASS_COLOURS.items() if _holds(rows, name)}
@@ -69,7 +69,7 @@ def why(result: Result) -> Chart | None:
             "x": {"field": "ms", "type": "quantitative", "title": "ms per item"},
             "color": {**colours("class", shown), "legend": {"columns": 3}},
             "order": {"field": "rank"},
-            "description": {"field": "told"},
+            "description": {"field": "text"},
         },
     }
     return Chart(

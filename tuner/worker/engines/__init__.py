@@ -74,11 +74,11 @@ def check(settings: Mapping[str, Value], framework: str) -> None:
         raise UsageError(f"{entry.title} crashes where {found} is preloaded: start without it")
 
 
-def unused(asked: Mapping[str, Value]) -> list[ReadBack]:
+def unused(requested: Mapping[str, Value]) -> list[ReadBack]:
     """Report engines' settings as if no engine had them: what an engine reports comes instead."""
     how = "the engine that carries out the model does not have it"
     return [
-        ReadBack(knob.id, asked[knob.id], None, "effective", how)
+        ReadBack(knob.id, requested[knob.id], None, "effective", how)
         for knob in KNOBS
-        if knob.id != ENGINE and knob.id in asked
+        if knob.id != ENGINE and knob.id in requested
     ]

@@ -64,46 +64,46 @@ class OnnxRuntime:
 
     def read_back(self) -> list[ReadBack]:
         """Count threads; report what the session's options hold."""
-        options, asked = self._session.get_session_options(), self._settings
+        options, requested = self._session.get_session_options(), self._settings
         is_parallel = "PARALLEL" in str(options.execution_mode)
         n_inter = options.inter_op_num_threads - 1 if is_parallel else 0
         n_threads = 1 + self._n_started - n_inter
         level = str(options.graph_optimization_level).rpartition(".")[2]
         providers = ", ".join(self._session.get_providers())
         found = [
-            ReadBack(ENGINE, asked[ENGINE], ONNX_RUNTIME, "effective", f"a session of {providers}"),
+            ReadBack(ENGINE, requested[ENGINE], ONNX_RUNTIME, "effective", f"a session of {providers}"),
             ReadBack(
                 THREADS,
-                asked.get(THREADS),
+                requested.get(THREADS),
                 n_threads,
                 "effective",
                 f"{self._n_started} threads appeared with the session",
             ),
             ReadBack(
                 OPTIMIZATION,
-                asked.get(OPTIMIZATION),
+                requested.get(OPTIMIZATION),
                 next((name for name, own in _LEVELS.items() if own == level), level),
                 "accepted",
                 "the session's options",
             ),
             ReadBack(
                 EXECUTION,
-                asked.get(EXECUTION),
+                requested.get(EXECUTION),
                 "parallel" if is_parallel else "sequential",
                 "accepted",
                 "the session's options",
             ),
         ]
-        if INTER_THREADS in asked:
+        if INTER_THREADS in requested:
             n, how = options.inter_op_num_threads, "the session's options"
-            found.append(ReadBack(INTER_THREADS, asked[INTER_THREADS], n, "accepted", how))
+            found.append(ReadBack(INTER_THREADS, requested[INTER_THREADS], n, "accepted", how))
         for knob, entry, default in (
             (SPINNING, _SPINNING_ENTRY, "1"),
             (DENORMALS, _DENORMALS_ENTRY, "0"),
         ):
             value = _entry(options, entry) or default
             how = f"{entry}={value}"
-            found.append(ReadBack(knob, asked.get(knob), value == "1", "accepted", how))
+            found.append(ReadBack(knob, requested.get(knob), value == "1", "accepted", how))
         return found
 
 

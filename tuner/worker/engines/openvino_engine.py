@@ -64,7 +64,7 @@ class OpenVino:
 
     def read_back(self) -> list[ReadBack]:
         """Ask the compiled model for its properties."""
-        asked, get = self._settings, self._compiled.get_property
+        requested, get = self._settings, self._compiled.get_property
         type_ = str(get(_PRECISION).get_type_name())
         precision = _TYPES.get(type_, type_)
         hint = str(get(_HINT)).rpartition(".")[2].upper()
@@ -72,17 +72,17 @@ class OpenVino:
         return [
             ReadBack(
                 ENGINE,
-                asked[ENGINE],
+                requested[ENGINE],
                 OPENVINO,
                 "effective",
                 f"a model compiled for {', '.join(get('EXECUTION_DEVICES'))}, {n_streams} streams",
             ),
             # in what type it computes is its own choice; the others are what it was given
             ReadBack(
-                PRECISION, asked.get(PRECISION), precision, "effective", f"{_PRECISION}={type_}"
+                PRECISION, requested.get(PRECISION), precision, "effective", f"{_PRECISION}={type_}"
             ),
             *(
-                ReadBack(knob, asked.get(knob), value, "accepted", f"{name}={value}")
+                ReadBack(knob, requested.get(knob), value, "accepted", f"{name}={value}")
                 for knob, name, value in (
                     (THREADS, _THREADS, int(get(_THREADS))),
                     (HINT, _HINT, hint),

@@ -116,14 +116,14 @@ def _read_options(
     # what cannot be observed vouches for nothing where what can be observed is not in force
     is_good = any(seen) or not seen
     weakest: Evidence = "environment_only" if unseen and is_good else "effective"
-    asked: Value = int(text) if text.isdigit() else text
-    return ReadBack(knob, asked, asked if is_good else "unset", weakest, "; ".join(notes))
+    requested: Value = int(text) if text.isdigit() else text
+    return ReadBack(knob, requested, requested if is_good else "unset", weakest, "; ".join(notes))
 
 
 def _jemalloc_options(text: str) -> Iterator[tuple[_Option, Evidence]]:
     path = definer("mallctl")
     for option in text.split(","):
-        name, _, asked = option.partition(":")
+        name, _, requested = option.partition(":")
         if not path:
             yield (option, "there is no jemalloc in this process"), "effective"
             continue
@@ -142,7 +142,7 @@ def _jemalloc_options(text: str) -> Iterator[tuple[_Option, Evidence]]:
         raw = value.value
         seen = raw.decode() if isinstance(raw, bytes) else str(raw).lower()
         # run_cpu's oversize_threshold:1 reads as 0 in Debian's jemalloc 5.3.0, unset as 8388608
-        is_same = seen == asked.lower() or (name, asked, seen) == ("oversize_threshold", "1", "0")
+        is_same = seen == requested.lower() or (name, requested, seen) == ("oversize_threshold", "1", "0")
         yield (option, None if is_same else f"opt.{name} is {seen}"), "effective"
 
 
@@ -161,7 +161,7 @@ def _tcmalloc_options(text: str) -> Iterator[tuple[_Option, Evidence]]:
 
 def _glibc_options(text: str) -> Iterator[tuple[_Option, Evidence]]:
     for option in text.split(":"):
-        name, _, asked = option.partition("=")
+        name, _, requested = option.partition("=")
         if allocator() != "glibc":
             yield (option, f"malloc is {allocator()}'s"), "effective"
         elif name == "glibc.malloc.hugetlb":
@@ -169,7 +169,7 @@ def _glibc_options(text: str) -> Iterator[tuple[_Option, Evidence]]:
             yield (option, None if is_advised else "a large block is not advised"), "effective"
         elif name == "glibc.malloc.mmap_threshold":
             try:
-                is_mapped = _with_block(int(asked, 0) - 4096, _has_own_mapping)
+                is_mapped = _with_block(int(requested, 0) - 4096, _has_own_mapping)
             except ValueError:
                 yield (option, "not a number"), "effective"
                 continue

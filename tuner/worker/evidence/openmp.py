@@ -66,9 +66,9 @@ def of_openmp(
     allowed = set(cpus)
     seen = _Seen(_bound_threads(allowed), allowed, work)
     found += [
-        _asked(settings, "env.OMP_DYNAMIC", dynamic, "omp_get_dynamic()"),
+        _as_requested(settings, "env.OMP_DYNAMIC", dynamic, "omp_get_dynamic()"),
         _schedule(settings, runtime),
-        _asked(
+        _as_requested(
             settings,
             "env.OMP_PROC_BIND",
             _BINDINGS.get(runtime.omp_get_proc_bind(), "unset"),
@@ -78,8 +78,8 @@ def of_openmp(
     for knob in settings:
         reader = _ON_REQUEST.get(knob)
         if reader is not None:
-            observed, told = reader(runtime, str(settings[knob]), seen)
-            found.append(_asked(settings, knob, observed, told))
+            observed, detail = reader(runtime, str(settings[knob]), seen)
+            found.append(_as_requested(settings, knob, observed, detail))
         elif knob.startswith("env.KMP_") and knob not in ("env.KMP_AFFINITY", "env.KMP_BLOCKTIME"):
             found.append(_displayed(runtime, name, knob, settings[knob]))
     return found
@@ -94,23 +94,23 @@ class _Seen(NamedTuple):
     work: Callable[[], Any]
 
 
-def _asked(settings: Mapping[str, Value], knob: str, observed: Value, how: str) -> ReadBack:
+def _as_requested(settings: Mapping[str, Value], knob: str, observed: Value, how: str) -> ReadBack:
     """Make a read-back; what differs in the case of letters only is the same."""
-    asked = settings.get(knob)
-    if asked is not None and str(asked).casefold() == str(observed).casefold():
-        observed = asked
-    return ReadBack(knob, asked, observed, "effective", how)
+    requested = settings.get(knob)
+    if requested is not None and str(requested).casefold() == str(observed).casefold():
+        observed = requested
+    return ReadBack(knob, requested, observed, "effective", how)
 
 
 def _schedule(settings: Mapping[str, Value], runtime: ctypes.CDLL) -> ReadBack:
     kind, chunk = ctypes.c_int(), ctypes.c_int()
     runtime.omp_get_schedule(ctypes.byref(kind), ctypes.byref(chunk))
     observed = _SCHEDULES.get(kind.value & 0x7FFFFFFF, "unset")  # the top bit says monotonic
-    asked = settings.get("env.OMP_SCHEDULE")
-    if asked is not None and str(asked).casefold() == observed.casefold():
-        observed = str(asked)
+    requested = settings.get("env.OMP_SCHEDULE")
+    if requested is not None and str(requested).casefold() == observed.casefold():
+        observed = str(requested)
     how = "omp_get_schedule(); only loops with schedule(runtime) ask for it"
-    return ReadBack("env.OMP_SCHEDULE", asked, observed, "accepted", how)
+    return ReadBack("env.OMP_SCHEDULE", requested, observed, "accepted", how)
 
 
 def _bound_threads(allowed: set[int]) -> list[set[int]]:
@@ -135,19 +135,19 @@ _Answer = tuple[Value, str]
 """What is in force, and the evidence."""
 
 
-def _places(runtime: ctypes.CDLL, asked: str, seen: _Seen) -> _Answer:
+def _places(runtime: ctypes.CDLL, requested: str, seen: _Seen) -> _Answer:
     """Compare the runtime's places with the meaning of the words cores, threads and sockets."""
     places = _place_cpus(runtime)
-    told = f"places {' '.join(map(str, map(sorted, places))) or 'none'}"
+    text = f"places {' '.join(map(str, map(sorted, places))) or 'none'}"
     groups: dict[int, set[int]] = {}
     for cpu in read_topology().cpus:
         if cpu.id in seen.allowed:
-            key = {"threads": cpu.id, "cores": cpu.core, "sockets": cpu.socket}.get(asked, -1)
+            key = {"threads": cpu.id, "cores": cpu.core, "sockets": cpu.socket}.get(requested, -1)
             groups.setdefault(key, set()).add(cpu.id)
-    if asked not in ("threads", "cores", "sockets"):  # a list of places: that there are some
-        return (asked if places else "unset"), told
-    return (asked if sorted(map(sorted, groups.values())) == sorted(map(sorted, places))
-            else "unset"), told  # fmt: skip
+    if requested not in ("threads", "cores", "sockets"):  # a list of places: that there are some
+        return (requested if places else "unset"), text
+    return (requested if sorted(map(sorted, groups.values())) == sorted(map(sorted, places))
+            else "unset"), text  # fmt: skip
 
 
 def _place_cpus(runtime: ctypes.CDLL) -> list[set[int]]:
@@ -159,39 +159,39 @@ def _place_cpus(runtime: ctypes.CDLL) -> list[set[int]]:
     return places
 
 
-def _thread_limit(runtime: ctypes.CDLL, asked: str, seen: _Seen) -> _Answer:
+def _thread_limit(runtime: ctypes.CDLL, requested: str, seen: _Seen) -> _Answer:
     return int(runtime.omp_get_thread_limit()), "omp_get_thread_limit()"
 
 
-def _gomp_affinity(runtime: ctypes.CDLL, asked: str, seen: _Seen) -> _Answer:
+def _gomp_affinity(runtime: ctypes.CDLL, requested: str, seen: _Seen) -> _Answer:
     """Compare the list of CPUs with the runtime's places, one CPU each and in this order."""
     places = _place_cpus(runtime)
-    told = f"places {' '.join(map(str, map(sorted, places))) or 'none'}"
-    listed = [{cpu} for part in asked.replace(" ", ",").split(",") for cpu in parse_cpu_list(part)]
-    return (asked if places == listed else "unset"), told
+    text = f"places {' '.join(map(str, map(sorted, places))) or 'none'}"
+    listed = [{cpu} for part in requested.replace(" ", ",").split(",") for cpu in parse_cpu_list(part)]
+    return (requested if places == listed else "unset"), text
 
 
-def _kmp_affinity(runtime: ctypes.CDLL, asked: str, seen: _Seen) -> _Answer:
+def _kmp_affinity(runtime: ctypes.CDLL, requested: str, seen: _Seen) -> _Answer:
     """Look for every word in the runtime's listing, and for threads that are bound."""
     if not hasattr(runtime, "kmp_get_blocktime"):
         return "unset", "libgomp does not read KMP_AFFINITY"
     listed = _listed(runtime, "KMP_AFFINITY")
-    told = f"listed as {listed}; threads bound to {_masks(seen.bound)}"
-    words = asked.lower().replace("granularity=fine", "granularity=thread")  # one and the same
+    text = f"listed as {listed}; threads bound to {_masks(seen.bound)}"
+    words = requested.lower().replace("granularity=fine", "granularity=thread")  # one and the same
     is_listed = set(words.split(",")) - {"verbose"} <= set(listed.split(","))
     is_bound = bool(seen.bound) or len(seen.allowed) == 1
-    is_obeyed = is_bound or "none" in asked.split(",")
-    return (asked if is_listed and is_obeyed else "unset"), told
+    is_obeyed = is_bound or "none" in requested.split(",")
+    return (requested if is_listed and is_obeyed else "unset"), text
 
 
-def _blocktime(runtime: ctypes.CDLL, asked: str, seen: _Seen) -> _Answer:
+def _blocktime(runtime: ctypes.CDLL, requested: str, seen: _Seen) -> _Answer:
     if not hasattr(runtime, "kmp_get_blocktime"):
         return "unset", "libgomp does not read KMP_BLOCKTIME"
     milliseconds = int(runtime.kmp_get_blocktime())
     return ("infinite" if milliseconds == _INFINITE_MS else milliseconds), "kmp_get_blocktime()"
 
 
-def _wait_policy(runtime: ctypes.CDLL, asked: str, seen: _Seen) -> _Answer:
+def _wait_policy(runtime: ctypes.CDLL, requested: str, seen: _Seen) -> _Answer:
     """Watch what waiting threads do after work: ACTIVE ones keep a CPU busy, PASSIVE ones sleep.
 
     libomp and libiomp5 spin for KMP_BLOCKTIME (200 ms) by default too; they tell the policy.
@@ -199,10 +199,10 @@ def _wait_policy(runtime: ctypes.CDLL, asked: str, seen: _Seen) -> _Answer:
     if hasattr(runtime, "kmp_get_library"):
         library = {1: "serial", 2: "turnaround", 3: "throughput"}[runtime.kmp_get_library()]
         blocktime_ms = runtime.kmp_get_blocktime()
-        told = f"kmp_get_library() is {library}, kmp_get_blocktime() {blocktime_ms}"
-        if asked.casefold() == "active":
-            return (asked if library == "turnaround" else "unset"), told
-        return (asked if library == "throughput" and blocktime_ms == 0 else "unset"), told
+        text = f"kmp_get_library() is {library}, kmp_get_blocktime() {blocktime_ms}"
+        if requested.casefold() == "active":
+            return (requested if library == "turnaround" else "unset"), text
+        return (requested if library == "throughput" and blocktime_ms == 0 else "unset"), text
     if len(os.listdir("/proc/self/task")) == 1:
         return "unset", "there is no second thread that could wait"
     watched = [_shares_of_waiting(seen.work) for _ in range(_ATTEMPTS)]
@@ -251,16 +251,16 @@ def _thread_seconds() -> dict[int, tuple[float, float]]:
     return seconds
 
 
-def _displayed(runtime: ctypes.CDLL, name: str, knob: str, asked: Value) -> ReadBack:
+def _displayed(runtime: ctypes.CDLL, name: str, knob: str, requested: Value) -> ReadBack:
     """Look a variable up in the runtime's own list of its settings."""
     if not hasattr(runtime, "kmp_get_blocktime"):
-        return ReadBack(knob, asked, "unset", "effective", f"{name} does not read KMP_*")
+        return ReadBack(knob, requested, "unset", "effective", f"{name} does not read KMP_*")
     seen = _listed(runtime, knob.removeprefix("env."))
     if not seen:
         how = f"{name} does not list it among its settings"
-        return ReadBack(knob, asked, "unset", "effective", how)
-    observed = asked if seen.casefold() == str(asked).casefold() else seen
-    return ReadBack(knob, asked, observed, "accepted", "omp_display_env()")
+        return ReadBack(knob, requested, "unset", "effective", how)
+    observed = requested if seen.casefold() == str(requested).casefold() else seen
+    return ReadBack(knob, requested, observed, "accepted", "omp_display_env()")
 
 
 def _listed(runtime: ctypes.CDLL, variable: str) -> str:

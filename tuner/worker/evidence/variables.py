@@ -68,12 +68,12 @@ def of_environment(
 
     environment: that of the measured process, if it is not this one.
     """
-    asked = {k: v for k, v in settings.items() if k.startswith("env.") and k not in known}
-    dead = unread(framework, asked, libraries) if asked else {}
+    requested = {k: v for k, v in settings.items() if k.startswith("env.") and k not in known}
+    unread_ones = unread(framework, requested, libraries) if requested else {}
     found = []
-    for knob, value in asked.items():
-        if knob in dead:
-            found.append(ReadBack(knob, value, None, "effective", dead[knob]))
+    for knob, value in requested.items():
+        if knob in unread_ones:
+            found.append(ReadBack(knob, value, None, "effective", unread_ones[knob]))
             continue
         is_set = environment.get(knob.removeprefix("env.")) == str(value)
         how = "set in the environment; its effect cannot be observed"

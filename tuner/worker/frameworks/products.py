@@ -34,14 +34,14 @@ def precision_of(products: list[Multiply]) -> tuple[str, float]:
     return ("tf32" if error < _TF32_BELOW else "bf16"), error
 
 
-def read_back(knob: str, asked: Value, products: list[Multiply]) -> ReadBack:
+def read_back(knob: str, requested: Value, products: list[Multiply]) -> ReadBack:
     """Read a precision setting back; ANY is in force if products are not exact.
 
     At most `accepted` then: the evidence is the library's products, not the model's.
     """
     name, error = precision_of(products)
-    wanted = str(asked).lower()
+    wanted = str(requested).lower()
     is_met = name == wanted or (wanted == "any" and name != "strict")
     how = f"products of {_SIZE} x {_SIZE} matrices have a relative error of {error:.1g}"
     evidence: Evidence = "accepted" if is_met else "effective"
-    return ReadBack(knob, asked, asked if is_met else name, evidence, how)
+    return ReadBack(knob, requested, requested if is_met else name, evidence, how)

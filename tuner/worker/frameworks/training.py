@@ -164,7 +164,7 @@ def stated_optimizer(make: Callable[..., Any], *parameters: Any) -> Any:
 
 
 def stated_loss(loss: Any, where: str) -> Any:
-    """Return a loss as a scalar; raises UsageError if it is none. where: who returned it."""
+    """Return a loss as a scalar; raises UsageError if it is not one. where: what returned it."""
     shape = getattr(loss, "shape", None)
     if shape is None:
         raise UsageError(

@@ -142,10 +142,10 @@ class PythonFile:
                     f"it takes {', '.join(known) or 'none'}"
                 )
             default = known[key]
-            for kind, (allowed, told) in _KINDS.items():
+            for kind, (allowed, title) in _KINDS.items():
                 if type(default) is kind and type(value) not in allowed:
                     raise UsageError(
-                        f"model {self._ref.name} takes {told} for {key}, such as {default}; "
+                        f"model {self._ref.name} takes {title} for {key}, such as {default}; "
                         f"{value!r} is none"
                     )
 

@@ -152,8 +152,8 @@ def recorded_inputs(
             raise UsageError(f"{path}: {name} is of {arrays[name].dtype}, the model takes {dtype}")
     counts = {name: len(arrays[name]) if arrays[name].ndim else 0 for name in found}
     if len(set(counts.values())) != 1:
-        told = ", ".join(f"{name}: {count}" for name, count in counts.items())
-        raise UsageError(f"{path}: arrays hold equally many samples each, not {told or 'none'}")
+        text = ", ".join(f"{name}: {count}" for name, count in counts.items())
+        raise UsageError(f"{path}: arrays hold equally many samples each, not {text or 'none'}")
     return tuple(
         Recorded(path, name, dtype) for name, dtype in zip(found, wanted.values(), strict=True)
     )

@@ -118,8 +118,8 @@ def card_of(ref: ModelRef) -> ModelCard:
         lines = [f.lineno for f in traceback.extract_tb(error.__traceback__)
                  if f.filename == ref.path]  # fmt: skip
         where = f" (line {lines[-1]})" if lines else ""
-        told = f"{type(error).__name__}: {error}".splitlines()[0]
-        return _faulty(ref.name, f"{ref.path}: {told}{where}")
+        text = f"{type(error).__name__}: {error}".splitlines()[0]
+        return _faulty(ref.name, f"{ref.path}: {text}{where}")
     fault = fault_of(model)
     if source.accuracy is not None and model.n_shapes() > 1:
         fault = fault or "accuracy() is for inputs of one length; Tokens have several"
@@ -167,8 +167,8 @@ def cards_of(ref: ModelRef) -> list[ModelCard]:
 
 def _in_words(given: Input) -> str:
     fields = msgspec.structs.asdict(given).items()
-    told = " ".join(f"{name}={value}" for name, value in fields if value not in ("", 0.0))
-    return f"{type(given).__name__} {told}".strip()
+    text = " ".join(f"{name}={value}" for name, value in fields if value not in ("", 0.0))
+    return f"{type(given).__name__} {text}".strip()
 
 
 def _faulty(name: str, fault: str) -> ModelCard:

@@ -149,7 +149,7 @@ class TensorFlowBuild(NoWeightCache, OnTheCpu):
             self._train_once(arrays)
         except self.out_of_memory_errors():
             raise
-        except Exception:  # a model may refuse so many samples in any way
+        except Exception:  # a model may refuse this number of samples in any way
             if in_batches is None:
                 raise
             for number, each in enumerate(in_batches()):

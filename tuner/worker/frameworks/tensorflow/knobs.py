@@ -43,7 +43,7 @@ class Seen(NamedTuple):
     """Observations of a model after its first call."""
 
     tf: Any
-    asked: dict[str, Value]
+    requested: dict[str, Value]
     pools: Counter[str]
     """Threads that appeared with the pools, by their name."""
     execution: Execution
@@ -94,7 +94,7 @@ class KnobAdapter(NamedTuple):
 
 def _pool(knob: str, name: str, how: str) -> KnobAdapter:
     def read(seen: Seen) -> ReadBack:
-        return ReadBack(knob, seen.asked.get(knob), seen.pools[name], "effective", how)
+        return ReadBack(knob, seen.requested.get(knob), seen.pools[name], "effective", how)
 
     return KnobAdapter(read)
 
@@ -103,27 +103,27 @@ def _frozen(seen: Seen) -> ReadBack:
     nodes, unseen = seen.execution.nodes, seen.execution.unseen
     reads = sum(n.op in ("ReadVariableOp", "VarHandleOp") for n in nodes)
     no_reads = seen.is_xla or bool(unseen) or (bool(nodes) and not reads)
-    told = unseen or f"{reads} variable reads among {len(nodes)} executed nodes"
-    how = f"{told}, {seen.n_variables} captured variables"
+    text = unseen or f"{reads} variable reads among {len(nodes)} executed nodes"
+    how = f"{text}, {seen.n_variables} captured variables"
     is_frozen = seen.n_variables == 0 and no_reads
-    return ReadBack(FROZEN, seen.asked.get(FROZEN), is_frozen, seen.execution.evidence(), how)
+    return ReadBack(FROZEN, seen.requested.get(FROZEN), is_frozen, seen.execution.evidence(), how)
 
 
 def _xla(seen: Seen) -> ReadBack:
     n_nodes = len(seen.execution.nodes)
     how = f"{seen.n_xla_threads} XLA threads, {n_nodes} nodes executed outside XLA"
-    return ReadBack(XLA, seen.asked.get(XLA), seen.is_xla, "effective", how)
+    return ReadBack(XLA, seen.requested.get(XLA), seen.is_xla, "effective", how)
 
 
 def _flags(seen: Seen) -> ReadBack | None:
-    asked = seen.asked.get(_FLAGS)
-    if asked is None:
+    requested = seen.requested.get(_FLAGS)
+    if requested is None:
         return None
     nodes, unseen = seen.execution.nodes, seen.execution.unseen
     clusters = sum(n.op == "_XlaRun" for n in nodes)
     ran = clusters > 0 or (bool(unseen) and seen.n_xla_threads > 0)
-    told = unseen or f"{clusters} clusters run by XLA among {len(nodes)} executed nodes"
-    return ReadBack(_FLAGS, asked, asked if ran else "unset", seen.execution.evidence(), told)
+    text = unseen or f"{clusters} clusters run by XLA among {len(nodes)} executed nodes"
+    return ReadBack(_FLAGS, requested, requested if ran else "unset", seen.execution.evidence(), text)
 
 
 def _mixed(seen: Seen) -> ReadBack:
@@ -133,7 +133,7 @@ def _mixed(seen: Seen) -> ReadBack:
     if seen.execution.unseen:
         lowered = "bf16" if seen.options.get(_BF16_BY_GRAPPLER) else "off"
         how = f"{seen.execution.unseen}; grappler's options say {lowered}"
-    return ReadBack(_MIXED, seen.asked.get(_MIXED), lowered, seen.execution.evidence(), how)
+    return ReadBack(_MIXED, seen.requested.get(_MIXED), lowered, seen.execution.evidence(), how)
 
 
 def _policy(seen: Seen) -> ReadBack:
@@ -142,8 +142,8 @@ def _policy(seen: Seen) -> ReadBack:
     # compiled by XLA, no node is executed by itself: the policy was accepted, and no more
     kept = seen.policy if is_low or not nodes else "float32"
     evidence = "effective" if nodes else "accepted"
-    told = f"global policy {seen.policy}; {how}"
-    return ReadBack(_POLICY, seen.asked.get(_POLICY), kept, evidence, told)  # type: ignore[arg-type]
+    text = f"global policy {seen.policy}; {how}"
+    return ReadBack(_POLICY, seen.requested.get(_POLICY), kept, evidence, text)  # type: ignore[arg-type]
 
 
 def _option(knob: str) -> KnobAdapter:
@@ -153,7 +153,7 @@ def _option(knob: str) -> KnobAdapter:
     def read(seen: Seen) -> ReadBack:
         how = "tf.config.optimizer.get_experimental_options()"
         value = bool(seen.options.get(name, True))
-        return ReadBack(knob, seen.asked.get(knob), value, "accepted", how)
+        return ReadBack(knob, seen.requested.get(knob), value, "accepted", how)
 
     return KnobAdapter(read, at_start=lambda tf, on: _set_option(tf, name, bool(on)))
 
@@ -168,17 +168,17 @@ def _onednn(seen: Seen) -> ReadBack | None:
         return None
     n_onednn = sum(node.op.startswith(("_Mkl", "_OneDnn")) for node in nodes)
     how = f"{n_onednn} of {len(nodes)} executed nodes are oneDNN's"
-    return ReadBack(_ONEDNN, seen.asked.get(_ONEDNN), int(n_onednn > 0), "effective", how)
+    return ReadBack(_ONEDNN, seen.requested.get(_ONEDNN), int(n_onednn > 0), "effective", how)
 
 
 def _fpmath(seen: Seen) -> ReadBack | None:
-    if _FPMATH not in seen.asked:
+    if _FPMATH not in seen.requested:
         return None
-    return products.read_back(_FPMATH, seen.asked[_FPMATH], multiplications(seen.tf))
+    return products.read_back(_FPMATH, seen.requested[_FPMATH], multiplications(seen.tf))
 
 
 def _engine(seen: Seen) -> ReadBack:
-    own = ReadBack(ENGINE, seen.asked.get(ENGINE), FRAMEWORK, "effective", "a concrete function")
+    own = ReadBack(ENGINE, seen.requested.get(ENGINE), FRAMEWORK, "effective", "a concrete function")
     return seen.engine.get(ENGINE, own)
 
 

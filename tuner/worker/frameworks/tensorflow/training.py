@@ -124,8 +124,8 @@ class TensorFlowTraining(TensorFlowInference):
     @property
     def _jit(self) -> Any:
         """What jit_compile is set to; Keras's own choice if it is not set."""
-        asked = self._build.settings.get(XLA)
-        return "auto" if asked is None else bool(asked)
+        requested = self._build.settings.get(XLA)
+        return "auto" if requested is None else bool(requested)
 
     def _compiled(self, inputs: Sequence[Any], targets: Sequence[Any]) -> Callable[[Any], Any]:
         """Return a step of a compiled model; compile it, unless its user did for these targets."""

@@ -144,7 +144,7 @@ def _n_bytes(tensor: Any) -> int:
 
 
 def _flops(op: Any) -> int:
-    """Return the operations of a product; 0 for what is none."""
+    """Return the operations of a product; 0 for any other operation."""
     formula = _FORMULAS.get(op.type)
     return 0 if formula is None else 2 * formula(op)
 

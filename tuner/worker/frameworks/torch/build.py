@@ -131,7 +131,7 @@ class TorchBuild:
                 self.model(*map(self.torch.from_numpy, arrays))
             except self.out_of_memory_errors():
                 raise
-            except Exception:  # a model may refuse so many samples in any way
+            except Exception:  # a model may refuse this number of samples in any way
                 if in_batches is None:
                     raise
                 for norm in norms.values():

@@ -50,7 +50,7 @@ class TorchEvidence:
             for way in knobs.ADAPTERS[build.device.name].values()
             if (item := way.read(seen)) is not None
         ]
-        return [*found, *of_openmp(seen.asked, build.cpus, self._parallel_work)]
+        return [*found, *of_openmp(seen.requested, build.cpus, self._parallel_work)]
 
     def _traced_call(self) -> Callable[[], Any] | None:
         call = self._work.last_call

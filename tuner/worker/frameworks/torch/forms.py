@@ -143,20 +143,20 @@ class _Compiled:
             + (f", {n_backward} of backward passes" if self._model.training else "")
         )
         mode = ("freezing" if n_frozen else "default") if is_compiled else "off"
-        asked = self._settings
+        requested = self._settings
         return [
             *_others(COMPILE, AUTOTUNE, CPP_WRAPPER),
             ReadBack(COMPILE, self._mode, mode, "effective", how),
             ReadBack(
                 AUTOTUNE,
-                asked.get(AUTOTUNE),
+                requested.get(AUTOTUNE),
                 is_compiled and n_tuned > 0,
                 "effective",
                 f"{n_tuned} product kernels of TorchInductor's own were chosen by trial",
             ),
             ReadBack(
                 CPP_WRAPPER,
-                asked.get(CPP_WRAPPER),
+                requested.get(CPP_WRAPPER),
                 is_compiled and n_wrapped > 0,
                 "effective",
                 f"{n_wrapped} of {len(modules)} generated modules call from C++",

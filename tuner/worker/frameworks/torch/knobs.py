@@ -45,7 +45,7 @@ class Seen:
         self,
         torch: Any,
         model: Any,
-        asked: dict[str, Value],
+        requested: dict[str, Value],
         account: Account,
         forms: Mapping[str, ReadBack],
         *,
@@ -64,7 +64,7 @@ class Seen:
         """
         self.torch = torch
         self.model = model
-        self.asked = asked
+        self.requested = requested
         self.account = account
         self.forms = forms
         self.autocast = autocast
@@ -90,8 +90,8 @@ class Seen:
         name = next((n for n in _TYPES if found is type_of(self.torch, n)), "bf16")
         type_ = type_of(self.torch, name)
         n = sum(each is type_ for each in floating)
-        told = f"{n} of {len(floating)} parameters are {_TYPES[name]}"
-        return (name if floating and n == len(floating) else "fp32"), told
+        text = f"{n} of {len(floating)} parameters are {_TYPES[name]}"
+        return (name if floating and n == len(floating) else "fp32"), text
 
     def name_of(self, type_: Any) -> str:
         """Return the setting that stands for a type of reduced precision; off for none."""
@@ -120,25 +120,25 @@ def setters(torch: Any) -> tuple[Setter, ...]:
 
 def _threads(seen: Seen) -> ReadBack:
     n, how = seen.torch.get_num_threads(), "torch.get_num_threads()"
-    return ReadBack(_THREADS, seen.asked.get(_THREADS), n, "effective", how)
+    return ReadBack(_THREADS, seen.requested.get(_THREADS), n, "effective", how)
 
 
 def _interop(seen: Seen) -> ReadBack:
     how = "torch.get_num_interop_threads(); idle outside TorchScript fork"
     n = seen.torch.get_num_interop_threads()
-    return ReadBack(_INTEROP, seen.asked.get(_INTEROP), n, "accepted", how)
+    return ReadBack(_INTEROP, seen.requested.get(_INTEROP), n, "accepted", how)
 
 
 def _capability(seen: Seen) -> ReadBack:
     value = str(seen.torch.backends.cpu.get_cpu_capability()).lower()
     how = "torch.backends.cpu.get_cpu_capability()"
-    return ReadBack(_CAPABILITY, seen.asked.get(_CAPABILITY), value, "effective", how)
+    return ReadBack(_CAPABILITY, seen.requested.get(_CAPABILITY), value, "effective", how)
 
 
 def _denormal(seen: Seen) -> ReadBack:
     flushes = not bool((seen.torch.full((64,), 1e-30) * 1e-10).count_nonzero())
     how = f"1e-30 x 1e-10 is {'0' if flushes else 'not 0'}"
-    return ReadBack(_DENORMAL, seen.asked.get(_DENORMAL), flushes, "effective", how)
+    return ReadBack(_DENORMAL, seen.requested.get(_DENORMAL), flushes, "effective", how)
 
 
 def _mapped(torch: Any, model: Any, value: Value) -> Any:
@@ -153,15 +153,15 @@ def _laid_out(torch: Any, model: Any, value: Value) -> Any:
 
 
 def _layout(seen: Seen) -> ReadBack:
-    asked = seen.asked.get(MEMORY_FORMAT)
+    requested = seen.requested.get(MEMORY_FORMAT)
     if found := seen.account.layout():
-        return ReadBack(MEMORY_FORMAT, asked, found[0], "effective", found[1])
+        return ReadBack(MEMORY_FORMAT, requested, found[0], "effective", found[1])
     images = [p for p in seen.model.parameters() if p.ndim == 4]
     channels_last = seen.torch.channels_last
     is_last = bool(images) and all(w.is_contiguous(memory_format=channels_last) for w in images)
     value = "channels_last" if is_last else "contiguous"
     how = f"layout of {len(images)} weight tensors"
-    return ReadBack(MEMORY_FORMAT, asked, value, "accepted", how)
+    return ReadBack(MEMORY_FORMAT, requested, value, "accepted", how)
 
 
 def _converted(torch: Any, model: Any, value: Value) -> Any:
@@ -173,17 +173,17 @@ def _dtype(seen: Seen) -> ReadBack:
     value, how = seen.converted()
     if (ran := seen.account.low()) is not None:
         value, how = (value if ran[0] == value else "fp32"), f"{how}; {ran[1]}"
-    return ReadBack(DTYPE, seen.asked.get(DTYPE), value, "effective", how)
+    return ReadBack(DTYPE, seen.requested.get(DTYPE), value, "effective", how)
 
 
 def _autocast(seen: Seen) -> ReadBack:
     """Tell it from converted weights: by the weights themselves."""
-    asked = seen.asked.get(AUTOCAST)
+    requested = seen.requested.get(AUTOCAST)
     if (ran := seen.account.low()) is not None:
         value = ran[0] if ran[0] and seen.converted()[0] == "fp32" else "off"
-        return ReadBack(AUTOCAST, asked, value, "effective", ran[1])
+        return ReadBack(AUTOCAST, requested, value, "effective", ran[1])
     how = "torch.is_autocast_enabled() inside the running context"
-    return ReadBack(AUTOCAST, asked, seen.name_of(seen.autocast), "accepted", how)
+    return ReadBack(AUTOCAST, requested, seen.name_of(seen.autocast), "accepted", how)
 
 
 def _with_mkldnn(torch: Any, model: Any, value: Value) -> Any:
@@ -195,7 +195,7 @@ def _mkldnn(seen: Seen) -> ReadBack:
     n = len(seen.primitives.compute)
     is_on = bool(seen.torch.backends.mkldnn.enabled) or n > 0
     how = f"torch.backends.mkldnn.enabled; {n} oneDNN primitives in a call"
-    return ReadBack(_MKLDNN, seen.asked.get(_MKLDNN), is_on, "effective", how)
+    return ReadBack(_MKLDNN, seen.requested.get(_MKLDNN), is_on, "effective", how)
 
 
 def _with_precision(torch: Any, model: Any, value: Value) -> Any:
@@ -208,29 +208,29 @@ def _by_products(knob: str) -> Callable[[Seen], ReadBack | None]:
     """Return what reads a precision back by the rounding of products."""
 
     def read(seen: Seen) -> ReadBack | None:
-        if knob not in seen.asked:
+        if knob not in seen.requested:
             return None
         with seen.torch.inference_mode():
-            return products.read_back(knob, seen.asked[knob], multiplications(seen.torch))
+            return products.read_back(knob, seen.requested[knob], multiplications(seen.torch))
 
     return read
 
 
 def _isa(seen: Seen) -> ReadBack | None:
-    if _ISA not in seen.asked:
+    if _ISA not in seen.requested:
         return None
     how = "the instruction set in oneDNN's log"
-    return ReadBack(_ISA, seen.asked[_ISA], seen.primitives.isa(), "effective", how)
+    return ReadBack(_ISA, seen.requested[_ISA], seen.primitives.isa(), "effective", how)
 
 
 def _pages(seen: Seen) -> ReadBack | None:
     """Look at the mapping of a large tensor."""
-    if _PAGES not in seen.asked:
+    if _PAGES not in seen.requested:
         return None
     tensor = seen.torch.zeros(1 << 24)
     is_advised = has_huge_pages(tensor.data_ptr())
     how = f"a tensor of 64 MiB {'is' if is_advised else 'is not'} advised to use huge pages"
-    return ReadBack(_PAGES, seen.asked[_PAGES], int(is_advised), "effective", how)
+    return ReadBack(_PAGES, seen.requested[_PAGES], int(is_advised), "effective", how)
 
 
 def _with_matmul_precision(torch: Any, model: Any, value: Value) -> Any:
@@ -243,19 +243,19 @@ def _matmul_precision(seen: Seen) -> ReadBack:
 
     In a model with convolutions nothing tells products apart: cuDNN has cuBLAS do some of them.
     """
-    asked = seen.asked.get(_MATMUL)
+    requested = seen.requested.get(_MATMUL)
     spent = {} if seen.kernels.n_convolutions else seen.kernels.precisions()
     shares = {p: us / sum(spent.values()) for p, us in spent.items() if p in ("tf32", "fp32")}
     if shares:
         value = "high" if max(shares, key=lambda p: shares[p]) == "tf32" else "highest"
-        told = ", ".join(f"{share:.0%} in {p}" for p, share in shares.items())
-        return ReadBack(_MATMUL, asked, value, "effective", f"time of matrix products: {told}")
+        text = ", ".join(f"{share:.0%} in {p}" for p, share in shares.items())
+        return ReadBack(_MATMUL, requested, value, "effective", f"time of matrix products: {text}")
     with seen.torch.inference_mode():
         rounding, error = products.precision_of([_product_on_the_card(seen.torch)])
     value = {"strict": "highest", "tf32": "high"}.get(rounding, "medium")
     how = f"a product of ours has a relative error of {error:.1g}; the model's own are not told"
-    evidence: Evidence = "effective" if asked is not None and value != asked else "accepted"
-    return ReadBack(_MATMUL, asked, value, evidence, how)
+    evidence: Evidence = "effective" if requested is not None and value != requested else "accepted"
+    return ReadBack(_MATMUL, requested, value, evidence, how)
 
 
 def _product_on_the_card(torch: Any) -> products.Multiply:
@@ -272,39 +272,39 @@ def _with_benchmark(torch: Any, model: Any, value: Value) -> Any:
 
 def _benchmark(seen: Seen) -> ReadBack:
     value, how = bool(seen.torch.backends.cudnn.benchmark), "torch.backends.cudnn.benchmark"
-    return ReadBack(_BENCHMARK, seen.asked.get(_BENCHMARK), value, "accepted", how)
+    return ReadBack(_BENCHMARK, seen.requested.get(_BENCHMARK), value, "accepted", how)
 
 
 def _graphs(seen: Seen) -> ReadBack:
     """Count what the host launches: a graph that was not captured has no effect."""
-    asked = seen.asked.get(forms.GRAPHS)
+    requested = seen.requested.get(forms.GRAPHS)
     if not seen.kernels.all and seen.traces:
         how = "the trace of a call holds no kernels: the profiler cannot look at this card"
-        return ReadBack(forms.GRAPHS, asked, None, "environment_only", how)
+        return ReadBack(forms.GRAPHS, requested, None, "environment_only", how)
     if not seen.kernels.all:
         compiles = seen.forms[forms.COMPILE].observed != "off"
         how = "as another launch of the same settings showed; no call was traced in this one"
-        return ReadBack(forms.GRAPHS, asked, bool(asked) and compiles, "accepted", how)
+        return ReadBack(forms.GRAPHS, requested, bool(requested) and compiles, "accepted", how)
     n = seen.kernels.graph_launches
     how = f"{n} x {GRAPH_LAUNCH} in a call of {sum(k.calls for k in seen.kernels.all)} kernels"
-    return ReadBack(forms.GRAPHS, asked, n > 0, "effective", how)
+    return ReadBack(forms.GRAPHS, requested, n > 0, "effective", how)
 
 
 def _segments(seen: Seen) -> ReadBack | None:
     """Look at the allocator's segments."""
-    if _SEGMENTS not in seen.asked:
+    if _SEGMENTS not in seen.requested:
         return None
     segments = seen.torch.cuda.memory_snapshot()
     n = sum(bool(segment.get("is_expandable")) for segment in segments)
-    asked = str(seen.asked[_SEGMENTS])
-    wanted = re.search(r"expandable_segments:(true|false)", asked, re.IGNORECASE)
+    requested = str(seen.requested[_SEGMENTS])
+    wanted = re.search(r"expandable_segments:(true|false)", requested, re.IGNORECASE)
     how = f"{n} of {len(segments)} segments of PyTorch's allocator are expandable"
     if wanted is None:
-        return ReadBack(_SEGMENTS, asked, asked, "accepted", f"torch was imported with it; {how}")
+        return ReadBack(_SEGMENTS, requested, requested, "accepted", f"torch was imported with it; {how}")
     is_as_asked = bool(n) == (wanted[1].lower() == "true")
-    is_all = wanted[0] == asked  # of anything besides nothing is seen
+    is_all = wanted[0] == requested  # of anything besides nothing is seen
     evidence: Evidence = "effective" if is_all or not is_as_asked else "accepted"
-    return ReadBack(_SEGMENTS, asked, asked if is_as_asked else how, evidence, how)
+    return ReadBack(_SEGMENTS, requested, requested if is_as_asked else how, evidence, how)
 
 
 def _optimizer(seen: Seen) -> ReadBack | None:
@@ -315,7 +315,7 @@ def _optimizer(seen: Seen) -> ReadBack | None:
     others = sum(seen.updates.values()) - seen.updates[way]
     how = f"{seen.updates[way]} operators of an update are {way}"
     how += f", {others} of others, such as counts of steps" if others else ""
-    return ReadBack(OPTIMIZER, seen.asked.get(OPTIMIZER), way, "effective", how)
+    return ReadBack(OPTIMIZER, seen.requested.get(OPTIMIZER), way, "effective", how)
 
 
 def _ranks(seen: Seen) -> ReadBack | None:
@@ -324,17 +324,17 @@ def _ranks(seen: Seen) -> ReadBack | None:
         return None
     distributed = seen.torch.distributed
     if not (distributed.is_available() and distributed.is_initialized()):
-        return ReadBack(RANKS, seen.asked.get(RANKS), 1, "effective", "no group of processes")
+        return ReadBack(RANKS, seen.requested.get(RANKS), 1, "effective", "no group of processes")
     n, kind = distributed.get_world_size(), distributed.get_backend()
     how = f"torch.distributed.get_world_size() of a {kind} group"
-    return ReadBack(RANKS, seen.asked.get(RANKS), n, "effective", how)
+    return ReadBack(RANKS, seen.requested.get(RANKS), n, "effective", how)
 
 
 def _accumulation(seen: Seen) -> ReadBack | None:
     if not seen.n_passes:
         return None
     how = f"{seen.n_passes} backward passes before an update"
-    return ReadBack(ACCUMULATION, seen.asked.get(ACCUMULATION), seen.n_passes, "effective", how)
+    return ReadBack(ACCUMULATION, seen.requested.get(ACCUMULATION), seen.n_passes, "effective", how)
 
 
 def _of_loader(knob: str) -> KnobAdapter:
@@ -356,7 +356,7 @@ _ON_THE_CPU: dict[str, KnobAdapter] = {
     ),
     # mapped before anything converts them: what a file holds is what the model states
     weights.WEIGHTS: KnobAdapter(
-        lambda seen: weights.read_back(seen.model, seen.asked), to_model=_mapped
+        lambda seen: weights.read_back(seen.model, seen.requested), to_model=_mapped
     ),
     MEMORY_FORMAT: KnobAdapter(_layout, to_model=_laid_out),
     DTYPE: KnobAdapter(_dtype, to_model=_converted),

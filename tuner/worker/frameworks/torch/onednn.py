@@ -38,8 +38,8 @@ class Primitives:
             ",".join(f) for f in fields if len(f) > 6 and f[3] == "exec" and f[5] in _COMPUTE
         ]
         self.compute = compute
-        told = [",".join(f) for f in fields if len(f) > 4 and f[2:4] == ["info", "cpu"]]
-        self._isa = next((line.partition("isa:")[2] for line in told if "isa:" in line), "")
+        rows = [",".join(f) for f in fields if len(f) > 4 and f[2:4] == ["info", "cpu"]]
+        self._isa = next((line.partition("isa:")[2] for line in rows if "isa:" in line), "")
 
     def isa(self) -> str:
         """Return the newest instruction set that oneDNN may use, by its name in the environment."""
