@@ -68,5 +68,5 @@ $(VENV)/tune.stamp: $(VENV)/bin/python pyproject.toml constraints.txt
 	@touch $@
 
 $(VENV)/test.stamp: $(VENV)/tune.stamp
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[torch,tensorflow,onnxruntime,openvino,loadgen,fleet,test]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[torch,tensorflow,onnxruntime,openvino,nncf,loadgen,fleet,test]'
 	@touch $@

@@ -1,11 +1,12 @@
 """How fast do engines carry out the built-in models, beside the framework's own best settings?
 
-    python -m benchmarks.engines FOLDER [resnet50/torch ...] [--rounds 4]
+    python -m benchmarks.engines FOLDER [resnet50/torch ...] [--rounds 4] [--arms int8]
 
 For each pair, fresh interleaved rounds of the default, of the framework's own settings that are
 usually fastest (frozen and compiled, with another allocator), and of ONNX Runtime and OpenVINO, by
 themselves and in as many instances as there are cores; in bf16, where the processor has it, of the
-framework and of OpenVINO in instances. Outputs are compared with the default's. Ratios are to the
+framework and of OpenVINO in instances; in int8, where the processor has VNNI. --arms: the default
+and those alone in whose name a word stands. Outputs are compared with the default's. Ratios are to the
 default, with their 95 % interval over rounds. What is there in FOLDER is not measured again. Run
 nothing else meanwhile.
 """
@@ -34,11 +35,12 @@ PAIRS = (
 )
 IMAGES = ("resnet50", "mobilenet-v1")
 BF16_ISA = {"avx512_bf16", "amx_bf16", "bf16"}
+INT8_ISA = {"avx512_vnni", "avx_vnni", "amx_int8", "i8mm"}
 Settings = Mapping[str, Value]
 
 
-def arms_of(pair: str, host: Host) -> dict[str, Configuration]:
-    """Return what is compared, by its name in the table."""
+def arms_of(pair: str, host: Host, only: str = "") -> dict[str, Configuration]:
+    """Return what is compared, by its name in the table. only: the default, and arms so named."""
     model, _, framework = pair.partition("/")
     allocator = {"launch.allocator": "mimalloc"} if "mimalloc" in host.libraries else {}
     last = {"torch.memory_format": "channels_last"} if model in IMAGES else {}
@@ -66,12 +68,22 @@ def arms_of(pair: str, host: Host) -> dict[str, Configuration]:
         reduced: dict[str, Value] = {"engine.name": "openvino", "openvino.precision": "bf16"}
         arms["framework, bf16"] = {**own[framework], **low[framework], **allocator}
         arms["openvino, bf16"] = {**reduced, **instances}
-    return {name: Configuration.of(settings) for name, settings in arms.items()}
+    if INT8_ISA & set(host.processor.isa):
+        small = "engine.quantization"
+        arms["onnxruntime, dynamic int8"] = {"engine.name": "onnxruntime", small: "int8_dynamic"}
+        arms["onnxruntime, static int8"] = {"engine.name": "onnxruntime", small: "int8_static"}
+        if "openvino" in host.quantizers:
+            arms["openvino, int8"] = {"engine.name": "openvino", small: "int8_static"}
+    return {
+        name: Configuration.of(settings)
+        for name, settings in arms.items()
+        if name == "default" or only in name
+    }
 
 
-def row(pair: str, folder: Path, n_rounds: int, host: Host) -> list[str]:
+def row(pair: str, folder: Path, n_rounds: int, host: Host, only: str) -> list[str]:
     """Measure a pair; return its line of the table."""
-    arms = arms_of(pair, host)
+    arms = arms_of(pair, host, only)
     path = folder / f"{pair.replace('/', '-')}.jsonl"
     rounds = measure_rounds(path, pair, list(arms.values()), n_rounds)
     cells = [pair]
@@ -95,15 +107,16 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("pairs", nargs="*", default=list(PAIRS), metavar="PAIR")
     parser.add_argument("--rounds", type=int, default=4)
+    parser.add_argument("--arms", default="", metavar="WORD", help="arms with this in their name")
     given = parser.parse_args()
     given.folder.mkdir(parents=True, exist_ok=True)
     host = probe()
-    heads = ["pair", *arms_of(given.pairs[0], host)]
+    heads = ["pair", *arms_of(given.pairs[0], host, given.arms)]
     print("| " + " | ".join(heads) + " |")
     print("|" + "---|" * len(heads))
     for pair in given.pairs:
         try:
-            cells = row(pair, given.folder, given.rounds, host)
+            cells = row(pair, given.folder, given.rounds, host, given.arms)
         except TuneError as error:
             cells = [pair, str(error)]
         print("| " + " | ".join(cells) + " |", flush=True)

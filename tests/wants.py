@@ -110,6 +110,7 @@ WANTS = {
     **{name: _library(name) for name in LIBRARIES},
     **{name: _framework(name) for name in ("torch", "tensorflow")},
     "mlperf_loadgen": _module("mlperf_loadgen", "loadgen"),
+    "nncf": _module("nncf", "nncf"),
     **{name: _engine(name) for name in ENGINES},
     "ray": _module("ray", "fleet"),
     "psycopg": _module("psycopg", "fleet"),

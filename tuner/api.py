@@ -39,9 +39,10 @@ from tuner.host.secrets import redacted, stated
 from tuner.measurement.non_inferiority import MARGIN
 from tuner.record.configuration import Value
 from tuner.record.events import Listener, unheard
+from tuner.record.numerics import Numerics
 from tuner.record.time_to_target import TimeToTarget
 from tuner.record.why import Why
-from tuner.space.restrictions import Numerics, Restrictions
+from tuner.space.restrictions import Restrictions
 from tuner.study.verification import Verification
 from tuner.study.verify import QUICK_S
 

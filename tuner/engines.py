@@ -30,10 +30,19 @@ class EngineEntry(msgspec.Struct, frozen=True):
     distributions: tuple[str, ...]
     """Distributions whose versions change its results."""
 
+    quantizers: tuple[str, ...] = ()
+    """What can be imported where the package that quantises models for it is installed; empty if
+    it does so itself."""
+
     @property
     def install(self) -> str:
         """Return the command that installs it."""
         return f"pip install 'tune-framework[{self.packages[0]}]'"
+
+    @property
+    def install_quantizers(self) -> str:
+        """Return the command that installs what quantises models for it."""
+        return f"pip install 'tune-framework[{','.join(self.quantizers)}]'"
 
 
 ENGINES: Mapping[str, EngineEntry] = MappingProxyType(
@@ -50,7 +59,8 @@ ENGINES: Mapping[str, EngineEntry] = MappingProxyType(
             packages=("openvino",),
             suffix=".xml",
             converters={},
-            distributions=("openvino",),
+            distributions=("openvino", "nncf"),
+            quantizers=("nncf",),
         ),
     }
 )

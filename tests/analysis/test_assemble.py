@@ -23,6 +23,7 @@ from tuner.record.journal import (
     TrialNoted,
 )
 from tuner.record.launch import LaunchRecord, LaunchRequest, Prepared, Purpose, Slice
+from tuner.record.numerics import Numerics
 from tuner.record.objective import THROUGHPUT, Objective
 from tuner.record.outcome import Ending, Outcome
 from tuner.record.result import ModelInput, ModelSection, Result
@@ -30,7 +31,6 @@ from tuner.record.store import Store
 from tuner.record.winner_class import WinnerClass
 from tuner.space.as_run import AS_RUN
 from tuner.space.baselines import Baseline
-from tuner.space.restrictions import Numerics
 from tuner.study.evaluation import Evaluation
 
 SAME = WinnerClass.SAME_PRECISION

@@ -19,6 +19,7 @@ from tuner.launchers.protocol import Launch, Launcher, LauncherSpec
 from tuner.launchers.recorded import Played, PlayedSlice, RecordedTestbed
 from tuner.record.configuration import Configuration
 from tuner.record.launch import Purpose
+from tuner.record.numerics import Level
 from tuner.record.objective import THROUGHPUT
 from tuner.record.outcome import Ending, Outcome
 from tuner.record.protocol import Check
@@ -29,7 +30,7 @@ CRASHING = Configuration.of({"fake.layout": "packed"})
 """It fails at its start."""
 WRONG = Configuration.of({"fake.layout": "blocked"})
 """Its outputs are wrong."""
-CHECK = Check(8, changes_numerics=False)
+CHECK = Check(8, level=Level.SAME)
 
 
 class Side(Protocol):
@@ -265,7 +266,12 @@ def test_what_has_ended_takes_no_further_step(side: Side) -> None:
     launch.finish(Ending(Outcome.MEASURED))
     assert not side.works()
     assert record.ending is hopeless
-    assert (len(record.slices), record.contended, record.check, record.profile) == (1, [], None, None)
+    assert (len(record.slices), record.contended, record.check, record.profile) == (
+        1,
+        [],
+        None,
+        None,
+    )
     assert (record.total_s, record.slicing_s) == before
 
 

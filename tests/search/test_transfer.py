@@ -77,7 +77,14 @@ def test_what_is_fixed_here_and_was_otherwise_there_tells_nothing() -> None:
         if k != "env.KIND"
     ]  # fmt: skip
     fixed = ResolvedKnob(
-        describe("env.KIND"), "a", ("b",), CHOICES["env.KIND"], (), "", "", option="--fix env.KIND=b"
+        describe("env.KIND"),
+        "a",
+        ("b",),
+        CHOICES["env.KIND"],
+        (),
+        "",
+        "",
+        option="--fix env.KIND=b",
     )
     threads: dict[str, Value] = {"env.THREADS": 8}
     both = {**threads, "env.KIND": "b"}

@@ -414,7 +414,7 @@ def test_what_there_was_no_time_to_tell_from_noise_is_left_to_the_rounds_if_it_m
     assert awaits_rounds(study, COMPILED) is (finalist == COMPILED)
 
 
-@pytest.mark.parametrize(("budget_s", "has_leaner"), [(200.0, True), (160.0, False)])
+@pytest.mark.parametrize(("budget_s", "has_leaner"), [(230.0, True), (160.0, False)])
 def test_the_finalist_of_another_class_comes_before_what_is_left_without_a_costly_setting(
     store: Store, tmp_path: Path, budget_s: float, has_leaner: bool
 ) -> None:

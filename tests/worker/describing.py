@@ -18,6 +18,7 @@ import msgspec
 from tuner.errors import TuneError
 from tuner.host.environment import untuned
 from tuner.record.load import OFFLINE, Load
+from tuner.record.numerics import Level
 from tuner.record.output_check import OutputCheck
 from tuner.record.protocol import Begin, Check, Describe, MakeReference, Measure, Prepare
 from tuner.record.workload import ModelFacts, ModelRef
@@ -71,7 +72,7 @@ def _launched(asked: Asked, framework: str, path: Path, batch: int, reply: Reply
     if asked.is_measured:
         session.warm_up()
         reply.rates.append(session.measure(Measure(0, 0.05, 1)).slice.rate)
-    reply.checks.append(session.check(Check(_N_INPUTS, changes_numerics=False)).check)
+    reply.checks.append(session.check(Check(_N_INPUTS, level=Level.SAME)).check)
 
 
 def _session() -> Any:

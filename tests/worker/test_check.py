@@ -6,6 +6,7 @@ import msgspec
 import numpy as np
 import pytest
 
+from tuner.record.numerics import Level
 from tuner.record.output_check import (
     MAX_DRIFT_REDUCED,
     MAX_DRIFT_SAME,
@@ -18,7 +19,7 @@ from tuner.worker.kept import Array, Kept, keep
 
 RANDOM = np.random.default_rng(0)
 Y0 = RANDOM.standard_normal((96, 32)).astype(np.float32)
-SAME, REDUCED = bounds_of(False), bounds_of(True)
+SAME, REDUCED = bounds_of(Level.SAME), bounds_of(Level.REDUCED)
 
 
 def compare(
@@ -354,9 +355,9 @@ def test_inputs_of_several_shapes_are_compared_each_with_its_own() -> None:
 def test_a_users_tolerance_and_accuracy_stand_in_the_place_of_the_bound() -> None:
     found = OutputCheck(drift=0.1, n_inputs=8)
     assert check.fault(found, REDUCED)
-    assert check.fault(found, bounds_of(True, 0.2)) is None
-    assert check.fault(found, bounds_of(False, 0.2)), "the same numerics stay the same"
-    assert fault([Y0], [Y0], bounds_of(True, 0.0)) == ""
+    assert check.fault(found, bounds_of(Level.REDUCED, 0.2)) is None
+    assert check.fault(found, bounds_of(Level.SAME, 0.2)), "the same numerics stay the same"
+    assert fault([Y0], [Y0], bounds_of(Level.REDUCED, 0.0)) == ""
     judged = msgspec.structs.replace(found, accuracy=0.90, default_accuracy=0.91)
     assert check.fault(judged, REDUCED, accuracy_loss=0.02) is None
     assert "allowed is a loss of 0.005" in (check.fault(judged, REDUCED, accuracy_loss=0.005) or "")
@@ -369,7 +370,7 @@ def test_a_default_that_rounds_more_coarsely_than_fp32_is_held_to_its_own_error(
     by_default, compiled = noisy(y0, 2e-3), noisy(y0, 2.6e-3)
     own = compare([by_default], [y0], SAME).drift
     assert own > 10 * MAX_DRIFT_SAME
-    bounds = bounds_of(False, None, own)
+    bounds = bounds_of(Level.SAME, None, own)
     for y in (by_default, compiled):
         assert fault([y], [y0], bounds, True) == ""
     assert "drift" in fault([noisy(y0, 5e-3)], [y0], bounds)

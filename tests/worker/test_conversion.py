@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
 import threading
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 from tests.wants import needs
 from tuner.errors import UsageError
 from tuner.host.environment import untuned
+from tuner.record.output_check import MAX_DRIFT_INT8
+from tuner.space.knobs_of.engines import DYNAMIC_INT8, STATIC_INT8
 from tuner.worker.engines.conversion import PACKAGES, converted
 
 SETTINGS = {"engine.name": "openvino"}
-SHAPES = [((4, 3), "float32")]
+EXAMPLE = [np.zeros((4, 3), np.float32)]
 
 
 class Converter:
@@ -35,14 +40,14 @@ def test_launches_of_a_study_share_a_file(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setenv(PACKAGES, str(tmp_path))
     convert = Converter()
     for _ in range(2):
-        with converted(SETTINGS, SHAPES, convert) as path:
+        with converted(SETTINGS, convert, EXAMPLE) as path:
             assert path.name == "model.xml"
             assert path.read_text() == "graph"
             assert path.with_suffix(".bin").read_text() == "weights"
     assert convert.n == 1
-    with converted(SETTINGS, [((8, 3), "float32")], convert):
+    with converted(SETTINGS, convert, [np.zeros((8, 3), np.float32)]):
         assert convert.n == 2
-    with converted({"engine.name": "onnxruntime"}, SHAPES, convert) as path:
+    with converted({"engine.name": "onnxruntime"}, convert, EXAMPLE) as path:
         assert path.name == "model.onnx"
     assert convert.n == 3
     assert len([*tmp_path.glob("engine-*/")]) == len([*tmp_path.glob("*.lock")]) == 3
@@ -55,7 +60,7 @@ def test_of_several_instances_one_converts(tmp_path: Path, monkeypatch: pytest.M
     found: list[str] = []
 
     def launch() -> None:
-        with converted(SETTINGS, SHAPES, convert) as path:
+        with converted(SETTINGS, convert, EXAMPLE) as path:
             found.append(path.read_text())
 
     def slowly(path: Path) -> None:
@@ -66,12 +71,89 @@ def test_of_several_instances_one_converts(tmp_path: Path, monkeypatch: pytest.M
         started.extend(others)
 
     started: list[threading.Thread] = []
-    with converted(SETTINGS, SHAPES, slowly) as path:
+    with converted(SETTINGS, slowly, EXAMPLE) as path:
         found.append(path.read_text())
     for each in started:
         each.join()
     assert found == ["graph"] * 4
     assert convert.n == 1
+
+
+QUANTISE = """
+import json, sys
+import numpy as np
+import torch
+from tuner.errors import UsageError
+from tuner.worker.engines import load
+from tuner.worker.engines.conversion import converted
+
+engine, quantization = sys.argv[1:]
+torch.manual_seed(0)
+model = torch.nn.Sequential(torch.nn.Linear(64, 128), torch.nn.ReLU(), torch.nn.Linear(128, 8))
+example = [torch.randn(32, 64).numpy()]
+settings = {"engine.name": engine, "engine.quantization": quantization}
+
+def convert(path):
+    program = torch.export.export(model, (torch.from_numpy(example[0]),))
+    if engine == "onnxruntime":
+        torch.onnx.export(program, dynamo=True, verbose=False).save(str(path))
+    else:
+        from tuner.worker.engines import openvino_engine
+        openvino = openvino_engine.imported()
+        openvino.save_model(openvino.convert_model(program), str(path), compress_to_fp16=False)
+
+try:
+    with converted(settings, convert, example) as path:
+        made = load(path, settings, 1, example, 1)
+except UsageError as error:
+    print(json.dumps(str(error)))
+    sys.exit()
+x = torch.randn(32, 64)
+y, own = made.run([x.numpy()])[0], model(x).detach().numpy()
+drift = float(np.linalg.norm(y - own) / np.linalg.norm(own - own.mean(0)))
+(read,) = [each for each in made.read_back() if each.knob == "engine.quantization"]
+print(json.dumps([drift, read.observed, read.evidence]))
+"""
+
+
+def quantised(engine: str, quantization: str, folder: Path) -> Any:
+    """Quantise a small model, and return its drift and what is read back, or the refusal."""
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", QUANTISE, engine, quantization],
+        env={**untuned(os.environ), PACKAGES: str(folder)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("engine", "quantization"),
+    [
+        pytest.param("onnxruntime", DYNAMIC_INT8, marks=needs("torch", "onnxruntime")),
+        pytest.param("onnxruntime", STATIC_INT8, marks=needs("torch", "onnxruntime")),
+        pytest.param("openvino", STATIC_INT8, marks=needs("torch", "openvino", "nncf")),
+    ],
+)
+def test_a_real_model_computes_in_int8(engine: str, quantization: str, tmp_path: Path) -> None:
+    """Only the engines show whether what they were given is carried out in eight bits."""
+    drift, observed, evidence = quantised(engine, quantization, tmp_path)
+    assert (observed, evidence) == (quantization, "effective")
+    assert 1e-4 < drift < MAX_DRIFT_INT8
+    files = sorted(each.name for each in tmp_path.glob("engine-*/*") if each.suffix != ".lock")
+    assert len([*tmp_path.glob("engine-*/")]) == 2  # the model in its own types is kept as well
+    assert not any("prepared" in name for name in files)
+
+
+@pytest.mark.slow
+@needs("torch", "openvino", "nncf")
+def test_openvino_refuses_ranges_from_each_call(tmp_path: Path) -> None:
+    """NNCF alone has no such quantization."""
+    found = quantised("openvino", DYNAMIC_INT8, tmp_path)
+    assert found == "OpenVINO has no dynamic quantization of activations"
 
 
 @pytest.mark.parametrize("error", [MemoryError(), OSError(28, "No space left on device")])
@@ -83,7 +165,7 @@ def test_what_fails_for_the_moment_is_no_fault_of_the_model(
     def convert(path: Path) -> None:
         raise error
 
-    with pytest.raises(type(error)), converted(SETTINGS, SHAPES, convert):
+    with pytest.raises(type(error)), converted(SETTINGS, convert, EXAMPLE):
         pass
 
 
@@ -92,7 +174,7 @@ def test_outside_of_a_study_nothing_is_left(
 ) -> None:
     monkeypatch.delenv(PACKAGES, raising=False)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    with converted(SETTINGS, SHAPES, Converter()) as path:
+    with converted(SETTINGS, Converter(), EXAMPLE) as path:
         assert path.is_file()
     assert list(tmp_path.iterdir()) == []
 
@@ -107,7 +189,7 @@ def test_what_cannot_be_converted_is_refused_with_the_converters_reason(
 
     with (
         pytest.raises(UsageError, match="cannot be converted for openvino: RuntimeError: no rule"),
-        converted(SETTINGS, SHAPES, convert),
+        converted(SETTINGS, convert, EXAMPLE),
     ):
         pass
     assert [each.suffix for each in tmp_path.iterdir()] == [".lock"]
@@ -123,8 +205,8 @@ def convert(path):
     model = openvino.convert_model(torch.export.export(torch.nn.ReLU(), (torch.ones(2, 3),)))
     openvino.save_model(model, str(path))
 
-with converted({"engine.name": "openvino"}, [], convert) as path:
-    example = [-torch.ones(2, 3).numpy()]
+example = [-torch.ones(2, 3).numpy()]
+with converted({"engine.name": "openvino"}, convert, example) as path:
     engine = load(path, {"engine.name": "openvino"}, 1, example, 1)
 print(engine.run(example)[0].sum())
 """

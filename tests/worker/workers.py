@@ -20,6 +20,7 @@ from tuner.launchers.worker_process import WorkerProcess
 from tuner.record.configuration import Configuration, Value
 from tuner.record.launch import Checked, Compiled, Prepared, ReadBack
 from tuner.record.load import INFERENCE, OFFLINE, TRAINING, Load
+from tuner.record.numerics import Level
 from tuner.record.output_check import MAX_DRIFT_TRAINING
 from tuner.record.protocol import (
     Begin,
@@ -172,6 +173,7 @@ class Launched:
     def checked(self, *, reduced: bool = False, n_inputs: int = 0) -> Checked | Failed:
         n_inputs = n_inputs or self.card.n_check_inputs(changes_numerics=reduced)
         training = MAX_DRIFT_TRAINING if self.mode == TRAINING else None
-        reply = self.ask(Check(n_inputs, reduced, self.card.tolerance or training))
+        level = Level.REDUCED if reduced else Level.SAME
+        reply = self.ask(Check(n_inputs, level, self.card.tolerance or training))
         assert isinstance(reply, Checked | Failed), reply
         return reply

@@ -25,6 +25,7 @@ from tuner.analysis.winners import (
 )
 from tuner.host.identity import Host
 from tuner.record.journal import Phase, PhaseDone, SessionOpened, StudyOpened
+from tuner.record.numerics import Numerics
 from tuner.record.result import (
     SCHEMA_VERSION,
     HostSection,
@@ -35,7 +36,6 @@ from tuner.record.result import (
 from tuner.record.winner_class import WinnerClass
 from tuner.record.workload import ModelFacts, Workload
 from tuner.space.overrides import warnings_of
-from tuner.space.restrictions import Numerics
 from tuner.study.confirm import make_claims
 from tuner.study.study import Study
 from tuner.version import __version__

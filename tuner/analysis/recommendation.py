@@ -8,7 +8,7 @@ from tuner.host.identity import Host
 from tuner.host.libraries import is_of_environment
 from tuner.host.topology import format_cpu_list
 from tuner.record.configuration import Configuration, Value
-from tuner.record.output_check import MAX_DRIFT_REDUCED, same_bound
+from tuner.record.output_check import max_drift, same_bound
 from tuner.record.recommendation import (
     RECOMMENDATION_VERSION,
     Placement,
@@ -22,7 +22,7 @@ from tuner.record.recommendation import (
 from tuner.record.result import Result
 from tuner.record.winner_class import WinnerClass
 from tuner.record.workload import ModelCard
-from tuner.space.catalogue import describe
+from tuner.space.catalogue import describe, level_of
 from tuner.space.knobs_of.launch import BATCH
 from tuner.space.launching import PRELOAD, LaunchPlan, plan_launch
 
@@ -45,14 +45,14 @@ def _recommendation(
     configuration = Configuration.of(winner.configuration)
     if winner.verdict != "faster":
         configuration = Configuration()
-    reduced = any(describe(knob).changes_numerics for knob, _ in configuration.settings)
+    level = level_of(configuration)
     checked = winner.output_drift
     own_drift = checked.default_drift if checked is not None else 0.0
     held_to = Tolerances("same", same_bound(own_drift))
-    if reduced and result.accuracy_loss is not None:
-        held_to = Tolerances("reduced", None, result.accuracy_loss)
-    elif reduced:
-        held_to = Tolerances("reduced", result.tolerance or MAX_DRIFT_REDUCED)
+    if level and result.accuracy_loss is not None:
+        held_to = Tolerances(level.in_words, None, result.accuracy_loss)
+    elif level:
+        held_to = Tolerances(level.in_words, result.tolerance or max_drift(level))
     batch = configuration.get(BATCH)
     if winner.verdict != "faster":
         batch = result.default.batch

@@ -26,6 +26,7 @@ from tuner.record.configuration import Configuration
 from tuner.record.interval import Interval
 from tuner.record.journal import FinalistNamed
 from tuner.record.launch import LaunchRecord, ReadBack
+from tuner.record.numerics import Numerics, recommends_reduced
 from tuner.record.result import (
     CompileSeconds,
     Contribution,
@@ -38,7 +39,6 @@ from tuner.record.study_stats import FasterNotShipped
 from tuner.record.winner_class import WinnerClass
 from tuner.space.catalogue import allowed_in, is_default
 from tuner.space.knobs_of.launch import BATCH
-from tuner.space.restrictions import Numerics
 from tuner.study.ablation import without_costly
 from tuner.study.claim import Claim
 from tuner.study.claims import Claims
@@ -59,7 +59,7 @@ def recommended_class(claims: Claims, numerics: Numerics) -> WinnerClass:
     unstable winner is replaced by a stable one of a narrower class that is nearly as fast.
     """
     order = [WinnerClass.SAME_PRECISION, WinnerClass.NO_CODE]
-    if numerics == "reduced":
+    if recommends_reduced(numerics):
         order.insert(0, WinnerClass.REDUCED_PRECISION)
     faster = [k for k in order if claims.claim(k).verdict == "faster"]
     if not faster:

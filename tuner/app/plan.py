@@ -39,6 +39,7 @@ from tuner.record.headers import without_names
 from tuner.record.journal import DesignFixed, StudyOpened
 from tuner.record.lines import check_folder, opened_in
 from tuner.record.load import SCENARIOS, TRAINING, served_batches
+from tuner.record.numerics import admitted
 from tuner.record.objective import Objective
 from tuner.record.outcome import Outcome
 from tuner.record.result import Result
@@ -281,7 +282,9 @@ def _plan_one(
     for text in warnings_of(facts):
         listen(Warned(text))
     space = resolve_space(profile, host, workload, facts, request.restrictions)
-    baselines = resolve_baselines(profile, host, workload, facts, space)
+    baselines = resolve_baselines(
+        profile, host, workload, facts, space, admitted(request.restrictions.numerics)
+    )
     factors = Factors(profile, host, workload, facts, space)
     parts = {
         "method": str(METHOD),

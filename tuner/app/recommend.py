@@ -21,7 +21,8 @@ from tuner.record.events import Listener, PhaseBegins, unheard
 from tuner.record.files import make_folder
 from tuner.record.guidelines import Guidelines, read_guidelines
 from tuner.record.lines import opened_in
-from tuner.record.output_check import MAX_DRIFT_REDUCED, MAX_DRIFT_SAME
+from tuner.record.numerics import recommends_reduced
+from tuner.record.output_check import MAX_DRIFT_SAME, max_drift
 from tuner.record.recommendation import (
     RECOMMENDATION_VERSION,
     Recommendation,
@@ -31,7 +32,7 @@ from tuner.record.recommendation import (
     Tolerances,
 )
 from tuner.record.winner_class import WinnerClass
-from tuner.space.catalogue import allowed_in, describe
+from tuner.space.catalogue import allowed_in, level_of
 from tuner.space.knobs_of.launch import BATCH
 from tuner.space.launching import plan_launch
 from tuner.study.trial_run import TimeIsUp, TrialRun, trial_runs
@@ -80,7 +81,7 @@ def recommend(
     _check_frameworks(request.frameworks, guidelines)  # before a model is built
     plans = plan(request, host, listen, testbed=testbed)
     _check_frameworks([each.workload.framework for each in plans], guidelines)
-    is_reduced = request.restrictions.numerics == "reduced"
+    is_reduced = recommends_reduced(request.restrictions.numerics)
     shipped = WinnerClass.REDUCED_PRECISION if is_reduced else WinnerClass.SAME_PRECISION
     folders = [_folder(each, is_given=request.out is not None) for each in plans]
     return [
@@ -208,7 +209,7 @@ def _to_ship(
     plans = plan_launch(configuration, host, workload.device)
     environment, packages = portable(plans[0].environment, host)
     reference = workload.card.reference_batch
-    reduced = any(describe(knob).changes_numerics for knob, _ in configuration.settings)
+    level = level_of(configuration)
     return Recommendation(
         schema_version=RECOMMENDATION_VERSION,
         winner_class=winner_class,
@@ -245,9 +246,7 @@ def _to_ship(
             ],
             studies=advised.studies,
         ),
-        tolerances=Tolerances("reduced", MAX_DRIFT_REDUCED)
-        if reduced
-        else Tolerances("same", MAX_DRIFT_SAME),
+        tolerances=Tolerances(level.in_words, max_drift(level) if level else MAX_DRIFT_SAME),
         versions={**host.versions, **plan.facts.versions},
         environment=environment,
         settings=[setting_of(knob, value) for knob, value in configuration.settings],

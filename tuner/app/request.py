@@ -29,12 +29,13 @@ from tuner.record.load import (
     Slo,
     Trace,
 )
+from tuner.record.numerics import Numerics
 from tuner.record.objective import GOALS, Bound, Cost, Objective
 from tuner.record.trace import check_length, read_trace
 from tuner.record.workload import LAST_BATCH_DIM
 from tuner.space.catalogue import fault_of_value
 from tuner.space.knobs_of.launch import BATCH
-from tuner.space.restrictions import Numerics, Restrictions, check_consistent
+from tuner.space.restrictions import Restrictions, check_consistent
 
 _UNITS = {"": 1, "s": 1, "m": 60, "h": 3600}
 _LATENCIES = {"us": 1e-6, "ms": 1e-3, "s": 1.0}

@@ -19,6 +19,7 @@ from tuner.measurement.replication import CONFIRM, replication
 from tuner.record.events import Listener, Warned
 from tuner.record.journal import EarlierNoted, SloFixed, StudyOpened
 from tuner.record.moments import utc_now
+from tuner.record.numerics import recommends_reduced
 from tuner.record.store import Store
 from tuner.record.winner_class import WinnerClass
 from tuner.search.search import Search
@@ -77,7 +78,7 @@ def study_of(
         sd=evaluation.score_sd,
         cost_s=costs.own_s,
     )
-    is_reduced = request.restrictions.numerics == "reduced"
+    is_reduced = recommends_reduced(request.restrictions.numerics)
     return Study(
         store,
         plan.space,

@@ -13,11 +13,13 @@ from tuner.host.identity import Host, probe
 from tuner.launchers.testbed import THIS_HOST, Testbed
 from tuner.record.events import Listener
 from tuner.record.load import SCENARIOS
+from tuner.record.numerics import Level
 from tuner.record.recommendation import Recommendation
 from tuner.record.trace import read_trace
 from tuner.record.workload import OF_PROGRAMS, PROGRAM, SERVICE
 from tuner.space.differences import differences
 from tuner.space.recommended import read_recommended
+from tuner.space.restrictions import Restrictions
 from tuner.study.verification import Conclusion, Verification, unmeasured
 from tuner.study.verify import nothing_to_prove, refused_here, verify
 
@@ -133,7 +135,7 @@ def plan_as_tuned(
     # a model that takes one batch alone is called with no other
     is_served = workload.scenario in SCENARIOS and SCENARIOS[workload.scenario].is_served
     is_one = workload.batch == workload.default_batch and not is_served
-    by_drift = held_to.numerics == "reduced" and held_to.max_accuracy_loss is None
+    by_drift = held_to.numerics != Level.SAME.in_words and held_to.max_accuracy_loss is None
     as_tuned = Request(
         model="" if request.service else request.model or workload.model,
         service=request.service,
@@ -147,6 +149,9 @@ def plan_as_tuned(
         scenario=workload.scenario,
         callers=workload.callers if workload.callers > 1 else None,
         device=workload.device,
+        restrictions=Restrictions(
+            numerics="int8" if held_to.numerics == Level.INT8.in_words else "both"
+        ),
     )
     try:
         (planned,) = plan(as_tuned, host, listen, is_strict=True, testbed=testbed)

@@ -86,7 +86,9 @@ def _show(comparison: Comparison) -> None:
         print_classes(console, r)
         if study.row is not None:
             hosts_elsewhere = elsewhere(study.row)
-            by = f"on {', '.join(study.row.hosts)}" + (f"; elsewhere: {hosts_elsewhere}" if hosts_elsewhere else "")
+            by = f"on {', '.join(study.row.hosts)}" + (
+                f"; elsewhere: {hosts_elsewhere}" if hosts_elsewhere else ""
+            )
             console.print(Text(by))
         console.print()
     for change in comparison.changes:

@@ -254,8 +254,8 @@ NumericsName = Annotated[
     str,
     typer.Option(
         metavar="NAME",
-        help="same: never reduce precision. reduced: recommend reduced precision. both: search "
-        "both, recommend the same precision.",
+        help="same: never reduce precision. both: search reduced precision too. reduced: "
+        "recommend it. int8: as reduced, with int8.",
     ),
 ]
 GoalName = Annotated[

@@ -37,7 +37,8 @@ from tuner.host.identity import probe
 from tuner.host.secrets import redacted, stated
 from tuner.launchers.testbed import THIS_HOST, Testbed
 from tuner.record.events import Event, StudyBegins
-from tuner.space.restrictions import Numerics, parse_restrictions
+from tuner.record.numerics import Numerics
+from tuner.space.restrictions import parse_restrictions
 
 DEFAULT_BUDGET = "10m"
 

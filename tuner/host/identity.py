@@ -20,6 +20,7 @@ from tuner.host.libraries import (
     find_engines,
     find_libraries,
     find_packaged,
+    find_quantizers,
     read_versions,
     searched_folders,
 )
@@ -69,6 +70,7 @@ HOST_FACTS = (
     "host.memory_gib",
     "host.libraries",
     "host.engines",
+    "host.quantizers",
     "host.cxx",
     "host.gpus",
     "host.gpu_memory_gib",
@@ -96,6 +98,8 @@ class Host(msgspec.Struct, frozen=True):
     """Libraries that pip installed and that cannot be preloaded, with the reason and the remedy."""
     engines: tuple[str, ...] = ()
     """Engines that are installed beside the frameworks (tuner/engines.py)."""
+    quantizers: tuple[str, ...] = ()
+    """Those of them whose models can be quantised."""
 
     @property
     def cpus(self) -> tuple[Cpu, ...]:
@@ -174,6 +178,7 @@ class Host(msgspec.Struct, frozen=True):
             "host.memory_gib": self.limits.memory_bytes / 2**30,
             "host.libraries": tuple(self.libraries),
             "host.engines": self.engines,
+            "host.quantizers": self.quantizers,
             "host.cxx": self.cxx is not None,
             "host.gpus": len(self.gpus),
             "host.gpu_memory_gib": self.gpus[0].memory_bytes / 2**30 if self.gpus else 0.0,
@@ -343,6 +348,7 @@ def probe(root: Path = Path("/"), allowed: tuple[int, ...] | None = None) -> Hos
             if name not in libraries and each.fault
         },
         engines=find_engines() if is_here else (),
+        quantizers=find_quantizers() if is_here else (),
     )
 
 

@@ -264,6 +264,15 @@ def find_engines() -> tuple[str, ...]:
     )
 
 
+def find_quantizers() -> tuple[str, ...]:
+    """Return the engines whose models can be quantised here."""
+    return tuple(
+        name
+        for name in find_engines()
+        if all(importlib.util.find_spec(package) for package in ENGINES[name].quantizers)
+    )
+
+
 def read_versions() -> dict[str, str]:
     """Return the versions of Python, the C library, the kernel and the packages that compute."""
     versions = {

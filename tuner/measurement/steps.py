@@ -12,11 +12,12 @@ from tuner.measurement.interference_gate import InterferenceGate
 from tuner.measurement.server_trials import uses_arrivals
 from tuner.record.configuration import Configuration
 from tuner.record.launch import Interference, LaunchRecord, Slice
+from tuner.record.numerics import Level
 from tuner.record.objective import Objective
 from tuner.record.protocol import Check
 from tuner.record.store import Store
 from tuner.record.workload import ModelCard
-from tuner.space.catalogue import describe
+from tuner.space.catalogue import level_of
 from tuner.space.knobs_of.engines import ENGINE
 
 SLICE_S = 0.3
@@ -92,9 +93,9 @@ class Steps:
             for r in self._store.launches.values()
         ):
             return
-        reduced = any(describe(knob).changes_numerics for knob, _ in configuration.settings)
-        n_inputs = self._card.n_check_inputs(changes_numerics=reduced)
-        launch.check(Check(n_inputs, reduced, self._card.tolerance))
+        level = level_of(configuration)
+        n_inputs = self._card.n_check_inputs(changes_numerics=level > Level.SAME)
+        launch.check(Check(n_inputs, level, self._card.tolerance))
 
     def _profile(self, launch: Launch) -> None:
         """Profile a launch that has not ended; nothing is measured in it afterwards."""

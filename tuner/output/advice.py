@@ -111,7 +111,7 @@ def _letter(i: int) -> str:
 
 
 def named_as(result: Result, configuration: dict[str, Value]) -> str:
-    """Name a configuration by the winners and recommendations that it is; empty if it is none of them.
+    """Name a configuration by the winners and recommendations that it is; empty if it is no such.
 
     The default at another batch is the default too.
     """

@@ -29,8 +29,8 @@ def learnt(result: Result) -> str:
         return ""
     tried = sum(t.source == TRANSFERRED for t in result.trials)
     text = (
-        f"Told beforehand where to look ({', '.join(learnt.studies)}): of {learnt.n_configurations} "
-        f"configurations that they speak of and that exist here, {tried} were tried right after "
+        f"Told beforehand where to look ({', '.join(learnt.studies)}): of "
+        f"{learnt.n_configurations} configurations that they speak of and that exist here, {tried} were tried right after "
         "the default."
     )
     if learnt.rank_correlation is None:
@@ -58,6 +58,8 @@ def drift(check: OutputCheck | None) -> str:
         text += f" (worst part of an output {check.channel_drift:.2g})"
     if check.accuracy is not None and check.default_accuracy is not None:
         text += f", accuracy {check.accuracy:.4g} (default {check.default_accuracy:.4g})"
+    if check.most_accuracy_loss is not None:
+        text += f", a loss of at most {check.most_accuracy_loss:.2g} by {check.accuracy_samples}"
     if check.changed:
         text += f", {check.changed:.1%} of the integers changed"
     if check.n_inputs < _N_TOP1:

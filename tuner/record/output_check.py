@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import msgspec
 
+from tuner.record.numerics import Level
+
 MAX_DRIFT_SAME = 1e-4
 """Drift up to which outputs count as the default's, for settings that keep the numerics."""
 SAME_AS_DEFAULT = 1.5
@@ -15,6 +17,8 @@ this many times as far from exact ones as its own. Measured on an H100, resnet50
 by 2.0e-3, compiled and with folded norms too; from each other they are 5e-4 to 2.6e-3 away."""
 MAX_DRIFT_REDUCED = 5e-2
 """The same for reduced precision, unless the model states a bound of its own."""
+MAX_DRIFT_INT8 = 0.15
+"""The same for int8."""
 MAX_DRIFT_TRAINING = 0.25
 """The same for losses and gradients, relative to how much they differ between batches: it adds its
 square, 6 %, to the variance that the choice of a batch has."""
@@ -37,12 +41,14 @@ MIN_TOP1_INPUTS = 64
 CLEAR_MARGIN = 8.0
 """A class is clear if it leads by this many times the drift that is allowed. Plain bf16 rounding
 flipped classes that led by up to 5.9 times its own drift (a small network; 2.3 on resnet50)."""
-_FP32, _TF32, _BF16 = 2.0**-24, 2.0**-11, 2.0**-9
-"""Largest relative error of one rounding to each."""
+_FP32, _TF32, _BF16, _INT8 = 2.0**-24, 2.0**-11, 2.0**-9, 2.0**-8
+"""Largest relative error of one rounding to each; int8's relative to the largest number."""
 FP32_ROUNDING = 16 * _FP32
 """Relative error that fp32 rounding may make in a whole call."""
-_TF32_ROUNDING, _BF16_ROUNDING = 4 * _TF32, 4 * _BF16
+_TF32_ROUNDING = 4 * _TF32
 """Relative error that rounding in the last steps before an output may make."""
+_ROUNDING = {Level.REDUCED: 4 * _BF16, Level.INT8: 4 * _INT8}
+"""The same for settings that reduce the precision, by their level."""
 
 
 class OutputCheck(msgspec.Struct, frozen=True):
@@ -85,6 +91,13 @@ class OutputCheck(msgspec.Struct, frozen=True):
     furthest beyond its bound. None without such tensors."""
     changed_of: int = 0
     """How many integers of that tensor differ between inputs, over all inputs."""
+    most_accuracy_loss: float | None = None
+    """The upper bound, with 95 % confidence, of the default's accuracy less this one's; None if the
+    user's function returns one number for all samples."""
+    accuracy_samples: int = 0
+    """How many samples have scores of their own; 0 if none has."""
+    accuracy_samples_needed: int = 0
+    """How many would show that a loss like this is allowed; 0 if no number does."""
     unrelated: str = ""
     """The first output that no longer changes with the inputs as the default's does."""
 
@@ -110,8 +123,13 @@ class Bounds(msgspec.Struct, frozen=True):
         return CLEAR_MARGIN * self.drift
 
 
+def max_drift(level: Level) -> float:
+    """Return the drift that a level of reduced precision may have, if the user states none."""
+    return MAX_DRIFT_INT8 if level is Level.INT8 else MAX_DRIFT_REDUCED
+
+
 def bounds_of(
-    changes_numerics: bool,
+    level: Level,
     tolerance: float | None = None,
     default_drift: float = 0.0,
     default_changed: float = 0.0,
@@ -125,8 +143,8 @@ def bounds_of(
     drift = same = same_bound(default_drift)
     flipped = MAX_CHANGED_REDUCED * same / MAX_DRIFT_REDUCED
     changed = max(flipped, SAME_AS_DEFAULT * default_changed) if default_drift else 0.0
-    if changes_numerics:
-        drift = MAX_DRIFT_REDUCED if tolerance is None else max(tolerance, _FP32)
+    if level > Level.SAME:
+        drift = max_drift(level) if tolerance is None else max(tolerance, _FP32)
         # the default's own rounding is in what is compared, whatever the user allows
         drift = max(drift, same) if default_drift else drift
         changed = flipped = MAX_CHANGED_REDUCED * max(1.0, drift / MAX_DRIFT_REDUCED)
@@ -136,7 +154,7 @@ def bounds_of(
         channel_drift=max(drift, min(CHANNEL_FACTOR * drift, MAX_CHANNEL_DRIFT)),
         flipped=flipped,
         changed=changed,
-        rounding=_BF16_ROUNDING if changes_numerics else default_rounding,
+        rounding=_ROUNDING.get(level, default_rounding),
         default_rounding=default_rounding,
     )
 

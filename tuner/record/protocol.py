@@ -15,6 +15,7 @@ import msgspec
 from tuner.record.configuration import Value
 from tuner.record.launch import Built, Checked, Compiled, Prepared, Profiled, Slice
 from tuner.record.load import INFERENCE, Load, Offer
+from tuner.record.numerics import Level
 from tuner.record.outcome import Outcome
 from tuner.record.time_to_target import TrainingRun
 from tuner.record.why import HostBest, ModelWork
@@ -166,7 +167,7 @@ class Check(msgspec.Struct, frozen=True, tag="check"):
     """Compare the outputs with the default's; the last command before Quit."""
 
     n_inputs: int
-    changes_numerics: bool
+    level: Level
     tolerance: float | None = None
     """Drift allowed to reduced precision, if the user set it."""
 

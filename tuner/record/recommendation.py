@@ -12,6 +12,7 @@ import msgspec
 from tuner.record.configuration import VARIABLE_NAME, Value
 from tuner.record.interval import Interval
 from tuner.record.load import MOST_CALLERS, SCENARIOS, Slo, in_words
+from tuner.record.numerics import Level
 from tuner.record.objective import METRICS, Bound
 from tuner.record.output_check import OutputCheck
 from tuner.record.result import Verdict
@@ -187,7 +188,7 @@ _MOST = 2**63
 """No count of ours reaches it, bytes included."""
 _FORMS = ("", "code", "script", "export", "saved", *OF_PROGRAMS)
 """Of a model (record/workload.py); empty in files of earlier versions."""
-_NUMERICS = ("same", "reduced")
+_NUMERICS = tuple(level.in_words for level in Level)
 _POLICY = re.compile(r"none|(bind|interleave):\d+(,\d+)*")
 
 

@@ -228,7 +228,9 @@ class Store:
     def next_slice_index(self) -> int:
         """Return an ordinal that no slice of this study has had."""
         indices = (
-            s.index for record in self.launches.values() for s in (*record.slices, *record.contended)
+            s.index
+            for record in self.launches.values()
+            for s in (*record.slices, *record.contended)
         )
         return max(indices, default=-1) + 1
 

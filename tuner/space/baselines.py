@@ -15,6 +15,7 @@ import msgspec
 from tuner.host.identity import Host
 from tuner.host.libraries import DEBIAN_PACKAGES
 from tuner.record.configuration import Configuration, Value
+from tuner.record.numerics import Level
 from tuner.record.workload import OF_PROGRAMS, ModelFacts, Workload
 from tuner.space.catalogue import describe
 from tuner.space.expressions import Expression
@@ -44,9 +45,16 @@ class Baseline(msgspec.Struct, frozen=True):
 
 
 def resolve_baselines(
-    profile: Profile, host: Host, workload: Workload, model: ModelFacts, space: Space
+    profile: Profile,
+    host: Host,
+    workload: Workload,
+    model: ModelFacts,
+    space: Space,
+    level: Level = Level.REDUCED,
 ) -> list[Baseline]:
     """Resolve every baseline of the profile for the workload's framework, in file order.
+
+    level: the last that the study searches. Recommendations of int8 are left out of any other.
 
     Raises ExpressionError if a formula uses an unknown fact, and UsageError if its result is
     invalid for its knob.
@@ -55,6 +63,10 @@ def resolve_baselines(
     found: list[Baseline] = []
     for entry in profile.baseline:
         if workload.framework not in entry.frameworks or workload.mode not in entry.modes:
+            continue
+        if max((describe(knob).level for knob in entry.settings), default=0) > max(
+            level, Level.REDUCED
+        ):
             continue
         if entry.when and not Expression(entry.when).holds(facts):
             why = entry.why or f"needs {entry.when}"
@@ -222,8 +234,8 @@ def what_apt_adds(listed: Iterable[Baseline], host: Host) -> str:
     if not libraries:
         return ""
     line = (
-        f"not installed, but named by recommendations: {', '.join(libraries)}; these are measured with "
-        "another library in its place, or not at all. One line adds what they name: "
+        f"not installed, but named by recommendations: {', '.join(libraries)}; these are measured "
+        "with another library in its place, or not at all. One line adds what they name: "
         f"sudo apt-get install {' '.join(sorted({*filter(None, packages.values())}))}"
     )
     return "; ".join([line, *host.unusable.values()])

@@ -17,6 +17,7 @@ import msgspec
 from tuner.engines import FRAMEWORK
 from tuner.frameworks import FRAMEWORKS, OFFERED
 from tuner.record.configuration import VARIABLE_NAME, Configuration, Value
+from tuner.record.numerics import Level
 from tuner.record.winner_class import WinnerClass
 from tuner.space.knob import Applies, Knob
 from tuner.space.knobs_of import allocators, engines, launch, onednn, openmp
@@ -90,8 +91,19 @@ _TITLES = {
     WinnerClass.SAME_PRECISION: "same precision",
     WinnerClass.REDUCED_PRECISION: "reduced precision",
 }
-_PRECISIONS = {"mixed_bfloat16": "bf16", "high": "tf32", "1": "tf32"}
+_PRECISIONS = {
+    "mixed_bfloat16": "bf16",
+    "high": "tf32",
+    "1": "tf32",
+    "int8_dynamic": "int8",
+    "int8_static": "int8",
+}
 """Names of precisions for values that are not the name."""
+
+
+def level_of(configuration: Configuration) -> Level:
+    """Return the level of a configuration: the last of its settings'."""
+    return max((describe(knob).level for knob, _ in configuration.settings), default=Level.SAME)
 
 
 @functools.lru_cache(maxsize=1 << 16)
@@ -102,7 +114,7 @@ def narrowest_class(configuration: Configuration) -> WinnerClass:
     it is called with. How long requests wait for others is in the program: `same_precision`.
     """
     knobs = [describe(knob) for knob, _ in configuration.settings]
-    if any(knob.changes_numerics for knob in knobs):
+    if level_of(configuration) > Level.SAME:
         return WinnerClass.REDUCED_PRECISION
     if any(knob.needs_code_change for knob in knobs):
         return WinnerClass.SAME_PRECISION

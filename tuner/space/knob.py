@@ -15,6 +15,7 @@ import msgspec
 
 from tuner.record.configuration import Value
 from tuner.record.load import INFERENCE, TRAINING
+from tuner.record.numerics import Level
 
 _LARGEST = 2**31 - 1
 """The largest C int: libraries read counts into one."""
@@ -124,7 +125,8 @@ class Knob(msgspec.Struct, frozen=True):
     id: str
     applies: Applies
     title: str
-    changes_numerics: bool = False
+    level: Level = Level.SAME
+    """How far its values, but for the default, may move the outputs."""
     frameworks: tuple[str, ...] = ()
     """The frameworks in which it exists; empty for all."""
     how: str = ""
@@ -145,6 +147,11 @@ class Knob(msgspec.Struct, frozen=True):
     """The engines that a model can have it in (tuner/engines.py); empty for all."""
 
     @property
+    def changes_numerics(self) -> bool:
+        """Whether it computes in fewer bits than the model's own types have."""
+        return self.level > Level.SAME
+
+    @property
     def needs_code_change(self) -> bool:
         """Whether the program must change, as opposed to how it is started and called."""
         return self.applies in (Applies.PROCESS, Applies.MODEL)
@@ -157,14 +164,14 @@ def variable(
     *,
     domain: Domain,
     marker: str = "",
-    changes_numerics: bool = False,
+    level: Level = Level.SAME,
 ) -> Knob:
     """Declare an environment variable."""
     return Knob(
         f"env.{name}",
         Applies.LAUNCH,
         title,
-        changes_numerics=changes_numerics,
+        level=level,
         frameworks=frameworks,
         marker=marker,
         domain=domain,
@@ -177,7 +184,7 @@ def model(
     how: str,
     *,
     domain: Domain,
-    changes_numerics: bool = False,
+    level: Level = Level.SAME,
     measures_itself: bool = False,
     compiles: bool = False,
     modes: tuple[str, ...] = (INFERENCE, TRAINING),
@@ -188,7 +195,7 @@ def model(
         id_,
         Applies.MODEL,
         title,
-        changes_numerics,
+        level,
         how=how,
         domain=domain,
         measures_itself=measures_itself,

@@ -81,7 +81,9 @@ def place(settings: Mapping[str, Value], host: Host) -> Placement:
     wanted = usable // n if each == SHARE else int(each)
     if wanted < 1 or n * wanted > usable:
         n_wanted = n * max(1, wanted)
-        return Placement((), usable, False, f"{n_wanted} cores are wanted, and {usable} may be used")
+        return Placement(
+            (), usable, False, f"{n_wanted} cores are wanted, and {usable} may be used"
+        )
     if how in (PER_NODE, PER_LLC):
         return _in_groups(host, cores, usable, n, each, how)
     if how == SPREAD:

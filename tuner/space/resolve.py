@@ -12,6 +12,7 @@ from tuner.errors import UsageError
 from tuner.host.identity import Host
 from tuner.record.configuration import Value
 from tuner.record.load import INFERENCE, TRAINING
+from tuner.record.numerics import admitted
 from tuner.record.workload import OF_PROGRAMS, ModelFacts, Workload
 from tuner.space.catalogue import SIZING, describe
 from tuner.space.expressions import Expression
@@ -177,8 +178,8 @@ def _resolve_knob(
         searched = (default, *_asked(knob, wanted, default, known, dropped))
     if own := _ruling_out(entry.id, restrictions, facts["workload.framework"]):
         option, searched = f"--fix {own}={restrictions.fixed[own]}", (default,)
-    if knob.changes_numerics and restrictions.numerics == "same":
-        option, searched = "--numerics same", (default,)
+    if knob.level > admitted(restrictions.numerics):
+        option, searched = f"--numerics {restrictions.numerics}", (default,)
     if entry.id in restrictions.excluded:
         option, searched = f"--exclude {entry.id}", (default,)
     if entry.id in restrictions.fixed:

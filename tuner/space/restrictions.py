@@ -6,12 +6,12 @@ import csv
 import math
 import re
 from collections.abc import Iterable
-from typing import Literal
 
 import msgspec
 
 from tuner.errors import UnknownName, UsageError
 from tuner.record.configuration import Value
+from tuner.record.numerics import Numerics, admitted
 from tuner.space.catalogue import KNOBS, describe, is_known
 from tuner.space.resolved_knob import UNSET, fault_of_setting
 from tuner.space.variables import misspelt
@@ -33,8 +33,6 @@ NOT_A_SETTING = {
     "env.HOME": "it is no setting",
 }
 """Variables that would change the work itself, not its speed."""
-
-Numerics = Literal["both", "same", "reduced"]
 
 
 class Restrictions(msgspec.Struct, frozen=True):
@@ -103,7 +101,10 @@ def parse_restrictions(
 def check_consistent(restrictions: Restrictions) -> None:
     """Refuse what contradicts itself, or is no value; raises UsageError, naming both sides."""
     values, fixed = restrictions.values, restrictions.fixed
-    requested = [*fixed.items(), *((knob, value) for knob, many in values.items() for value in many)]
+    requested = [
+        *fixed.items(),
+        *((knob, value) for knob, many in values.items() for value in many),
+    ]
     for knob, value in requested:
         # whether a knob can be left alone is known with its default
         if value != UNSET and (fault := fault_of_setting(knob, value)):
@@ -118,13 +119,13 @@ def check_consistent(restrictions: Restrictions) -> None:
                 f"--fix {knob}={fixed[knob]} contradicts --set {knob}="
                 f"{','.join(map(str, only))}; add the value, or drop one option"
             )
-    if restrictions.numerics == "same":
-        for knob in (*fixed, *values):
-            if is_known(knob) and describe(knob).changes_numerics:
-                raise UsageError(
-                    f"--numerics same contradicts setting {knob}, which changes numerics; "
-                    "drop one of them"
-                )
+    level = admitted(restrictions.numerics)
+    for knob in (*fixed, *values):
+        if is_known(knob) and describe(knob).level > level:
+            raise UsageError(
+                f"--numerics {restrictions.numerics} contradicts setting {knob}, which computes in "
+                f"{'int8: give --numerics int8' if level else 'fewer bits'}, or drop one of them"
+            )
 
 
 def slip_of(knob: str, known: Iterable[str]) -> str | None:

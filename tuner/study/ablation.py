@@ -108,8 +108,8 @@ def _costly_increases(
     """Return the costly increases over a configuration without some settings.
 
     Latency counts only if more instances share the cores. Otherwise a longer call means a lower
-    rate, which the score already shows, or a larger batch: if the batch is open, no client waits for a
-    single call.
+    rate, which the score already shows, or a larger batch: if the batch is open, no client waits
+    for a single call.
     """
     increases = resource_costs[full].increases_over(resource_costs[shorter])
     if _instances(full) <= _instances(shorter):

@@ -450,6 +450,8 @@ class Planner:
     def _wants_neighbour(self, arms: Sequence[Configuration]) -> bool:
         """Tell whether slices next to a busy neighbour are within their share of the budget."""
         records = self._study.store.launches.values()
-        spent_s = 2 * sum(s.seconds for record in records for s in record.contended)  # and discarded
+        spent_s = 2 * sum(
+            s.seconds for record in records for s in record.contended
+        )  # and discarded
         most_s = self._study.preference.neighbours_s(self._study.budget.total_s)
         return spent_s + self._forecast.contended_s(arms) <= most_s

@@ -337,12 +337,18 @@ def fault(check: OutputCheck, bounds: Bounds, accuracy_loss: float = 0.0) -> str
     if not math.isfinite(check.drift):
         return "outputs are not finite, or of another number or shape (or type) than the default's"
     if check.accuracy is not None and check.default_accuracy is not None:
-        if check.accuracy >= check.default_accuracy - accuracy_loss:
+        loss, most = check.default_accuracy - check.accuracy, check.most_accuracy_loss
+        if (loss if most is None else most) <= accuracy_loss:
             return None
-        return (
-            f"accuracy is {check.accuracy:.4g}, the default's is {check.default_accuracy:.4g}, "
-            f"allowed is a loss of {accuracy_loss:g}"
-        )
+        found = f"accuracy is {check.accuracy:.4g}, the default's is {check.default_accuracy:.4g}"
+        if most is not None:
+            found += (
+                f": by these {check.accuracy_samples} samples the loss is at most {most:.2g}, with "
+                "95 % confidence"
+            )
+        needed = check.accuracy_samples_needed
+        more = f"; about {needed} samples would show as little as that" if needed else ""
+        return f"{found}, allowed is a loss of {accuracy_loss:g}{more}"
     of = "exact fp32's" if check.default_drift else "the default's"
     unrelated = f"{check.unrelated} no longer changes with the inputs as {of} does"
     if check.drift > bounds.drift:

@@ -6,7 +6,7 @@ import contextlib
 import os
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +18,7 @@ from tuner.record.configuration import Value
 from tuner.record.load import INFERENCE
 from tuner.record.workload import CPU, ModelRef
 from tuner.worker import inputs, reference
+from tuner.worker.accuracy import Scores, scores_of
 from tuner.worker.frameworks import Array, Framework, framework
 from tuner.worker.gallery import Input, Model, Recorded
 from tuner.worker.gallery.sources import Source, source_of
@@ -83,6 +84,7 @@ class LoadedModel:
         self._source = source
         stated = source.state()
         self._spec, self._accuracy = as_called(stated, ref.batch, ref.batch_dim), source.accuracy
+        self.framework.build.calibration = self._calibration
         self._is_loaded()
         return time.perf_counter() - start
 
@@ -106,6 +108,21 @@ class LoadedModel:
             channels_first=self.framework.build.channels_first,
             batch_dim=self._spec.batch_dim,
         )
+
+    def _calibration(self, example: Sequence[Array]) -> Iterator[list[Array]]:
+        """Yield inputs like an example: the first recorded ones, or made-up ones never checked."""
+        if not all(each.ndim for each in example):
+            return
+        batch = example[0].shape[batch_axis(self._spec.batch_dim, example[0].ndim)]
+        is_recorded = any(isinstance(each, Recorded) for each in self._spec.inputs)
+        first = 0 if is_recorded else reference.FIRST_CALIBRATION_INPUT
+        kinds = [(each.shape, each.dtype) for each in example]
+        for shape in range(self._spec.n_shapes()):
+            for i in range(0, reference.N_CALIBRATION_INPUTS, batch):
+                made = self._inputs(first + i, batch, shape)
+                if [(each.shape, each.dtype) for each in made] != kinds:
+                    break
+                yield made
 
     def _given(self) -> tuple[Input, ...]:
         """Return what a call is given."""
@@ -147,8 +164,8 @@ class LoadedModel:
 
     def _outputs(
         self, batch: int, n_inputs: int, sample_seed: int
-    ) -> tuple[list[Kept], float | None]:
-        """Return the outputs for the first check inputs, and the user's accuracy over them.
+    ) -> tuple[list[Kept], Scores | None]:
+        """Return the outputs for the first check inputs, and the user's scores of them.
 
         n_inputs: how many, over all shapes; of recorded inputs no more than there are.
         sample_seed: which elements of large outputs are kept.
@@ -174,7 +191,7 @@ class LoadedModel:
         if self._accuracy is None:
             return found, None
         rows = [np.concatenate(parts)[:each] for parts in zip(*given, strict=True)]
-        return found, float(self._accuracy([kept.values for kept in found], rows))
+        return found, scores_of(self._accuracy([kept.values for kept in found], rows), each)
 
     def _to_front(self, outputs: list[Array], batch: int) -> list[Array]:
         """Return outputs with the batch, of this size, as their first dimension.

@@ -26,6 +26,7 @@ from tuner.record.launch import (
     ReadBack,
 )
 from tuner.record.load import Batching
+from tuner.record.numerics import Level
 from tuner.record.output_check import Bounds, OutputCheck, bounds_of
 from tuner.record.protocol import (
     ASKED,
@@ -49,6 +50,7 @@ from tuner.record.workload import CPU, ModelFacts, StepMemory
 from tuner.space.knobs_of.launch import MAX_WAIT
 from tuner.space.overrides import overridden
 from tuner.worker import check, facts, reference
+from tuner.worker.accuracy import loss_of_accuracy
 from tuner.worker.evidence import variables
 from tuner.worker.evidence.allocator import of_allocator
 from tuner.worker.evidence.process import of_process, private_bytes, shared_bytes
@@ -133,7 +135,7 @@ class Session(LoadedModel):
         n, seed = order.n_inputs, order.sample_seed
         outputs, accuracy = self._outputs(batch, n, seed)
         outputs, own = self._exact(outputs, n, seed)
-        if fault := self._blind_spot(outputs, bounds_of(False, None, own.drift)):
+        if fault := self._blind_spot(outputs, bounds_of(Level.SAME, None, own.drift)):
             raise UsageError(fault)
         made = reference.Facts(accuracy, own, seed, self._output_dims or (), bool(self._draws))
         reference.write(Path(order.path), tensors, outputs, made)
@@ -307,13 +309,22 @@ class Session(LoadedModel):
         self._output_dims = known.output_dims or (0,) * n_outputs
         outputs, accuracy = self._outputs(self._batch, order.n_inputs, known.sample_seed)
         own = known.own
-        bounds = bounds_of(order.changes_numerics, order.tolerance, own.drift, own.changed)
+        bounds = bounds_of(order.level, order.tolerance, own.drift, own.changed)
         result = self._compared(outputs, expected, bounds)
         result = msgspec.structs.replace(result, default_drift=own.drift)
-        if order.changes_numerics:
+        if order.level > Level.SAME and accuracy is not None and known.accuracy is not None:
             result = msgspec.structs.replace(
-                result, accuracy=accuracy, default_accuracy=known.accuracy
+                result,
+                accuracy=float(accuracy.mean()),
+                default_accuracy=float(known.accuracy.mean()),
             )
+            if (loss := loss_of_accuracy(accuracy, known.accuracy)) is not None:
+                result = msgspec.structs.replace(
+                    result,
+                    most_accuracy_loss=loss.most,
+                    accuracy_samples=loss.n_samples,
+                    accuracy_samples_needed=loss.n_needed(self._spec.accuracy_loss),
+                )
         fault = self._fault(result, bounds)
         if fault and not self._settings:
             fault += (

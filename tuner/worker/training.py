@@ -20,10 +20,12 @@ import numpy as np
 
 from tuner.errors import UsageError
 from tuner.record.launch import Built, Compiled, Prepared
+from tuner.record.numerics import Level
 from tuner.record.output_check import Bounds, OutputCheck, bounds_of
 from tuner.record.protocol import Begin, Idle, Measure, Measured, Prepare
 from tuner.space.knobs_of.torch import RANKS
 from tuner.worker import check, reference
+from tuner.worker.accuracy import Scores
 from tuner.worker.evidence.process import proportional_bytes
 from tuner.worker.frameworks import Array
 from tuner.worker.frameworks.training import Loading, Task, Trainer
@@ -265,7 +267,7 @@ class TrainingSession(Session):
 
     def _outputs(
         self, batch: int, n_inputs: int, sample_seed: int
-    ) -> tuple[list[Kept], float | None]:
+    ) -> tuple[list[Kept], Scores | None]:
         """Return losses and gradients on the first check batches, for each shape of inputs."""
         return self._learned(batch, sample_seed, _N_BATCHES), None
 
@@ -312,7 +314,7 @@ class TrainingSession(Session):
         is_fp32 = self.framework.build.exact() is None
         self._work.nudge(_NUDGE if is_fp32 else _NUDGE_OF_TF32, seed)
         moved = self._learned(self._spec.reference_batch, seed, 1)
-        drift = self._compared(moved, outputs, bounds_of(True, default_drift=1.0)).drift
+        drift = self._compared(moved, outputs, bounds_of(Level.REDUCED, default_drift=1.0)).drift
         if not math.isfinite(drift):
             raise UsageError(
                 "the loss or its gradient is not finite, or changes its shape from step to step: "

@@ -5,19 +5,24 @@ from __future__ import annotations
 from tuner.engines import ENGINES, FRAMEWORK, ONNX_RUNTIME, OPENVINO
 from tuner.record.configuration import Value
 from tuner.record.load import INFERENCE
+from tuner.record.numerics import Level
 from tuner.space.knob import AT_LEAST_1, BOOLEAN, Domain, Knob, model, one_of
 
 ENGINE = "engine.name"
 THREADS = "engine.threads"
+QUANTIZATION = "engine.quantization"
+NO_QUANTIZATION, DYNAMIC_INT8, STATIC_INT8 = "none", "int8_dynamic", "int8_static"
 OPTIMIZATION = "onnxruntime.optimization"
 EXECUTION, INTER_THREADS = "onnxruntime.execution_mode", "onnxruntime.inter_threads"
 SPINNING, DENORMALS = "onnxruntime.spinning", "onnxruntime.denormal_as_zero"
 PRECISION, HINT, PINNING = "openvino.precision", "openvino.hint", "openvino.pinning"
 
 
-def _of(engine: str, id_: str, title: str, how: str, domain: Domain, **more: bool) -> Knob:
+def _of(
+    engine: str, id_: str, title: str, how: str, domain: Domain, level: Level = Level.SAME
+) -> Knob:
     """Declare a knob of one engine."""
-    return model(id_, title, how, domain=domain, modes=(INFERENCE,), engines=(engine,), **more)
+    return model(id_, title, how, domain=domain, modes=(INFERENCE,), engines=(engine,), level=level)
 
 
 KNOBS = (
@@ -37,6 +42,17 @@ KNOBS = (
         "threads of the engine; without it, as many as the framework would have",
         "SessionOptions.intra_op_num_threads = {value}, or the property INFERENCE_NUM_THREADS",
         domain=AT_LEAST_1,
+        modes=(INFERENCE,),
+        engines=tuple(ENGINES),
+    ),
+    model(
+        QUANTIZATION,
+        "weights and products in eight bits; the ranges of activations are found in each call "
+        "(dynamic), or beforehand from inputs of the model (static)",
+        "onnxruntime.quantization.quantize_dynamic, its quantize_static, or nncf.quantize, with "
+        "typical inputs (here: {value})",
+        domain=one_of(NO_QUANTIZATION, DYNAMIC_INT8, STATIC_INT8),
+        level=Level.INT8,
         modes=(INFERENCE,),
         engines=tuple(ENGINES),
     ),
@@ -84,7 +100,7 @@ KNOBS = (
         "in which type OpenVINO computes; by itself bf16 where the processor has it",
         "core.compile_model(model, 'CPU', {{'INFERENCE_PRECISION_HINT': '{value}'}})",
         one_of("f32", "bf16"),
-        changes_numerics=True,
+        level=Level.REDUCED,
     ),
     _of(
         OPENVINO,
@@ -103,6 +119,7 @@ KNOBS = (
 )
 DEFAULTS: dict[str, Value] = {
     ENGINE: FRAMEWORK,
+    QUANTIZATION: NO_QUANTIZATION,
     OPTIMIZATION: "all",
     EXECUTION: "sequential",
     SPINNING: True,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tuner.record.numerics import Level
 from tuner.space.knob import AT_LEAST_1, Applies, Knob, one_of
 
 KNOBS = (
@@ -23,7 +24,7 @@ KNOBS = (
         "fake.precision",
         Applies.MODEL,
         "precision of the fake model",
-        changes_numerics=True,
+        level=Level.REDUCED,
         domain=one_of("fp32", "bf16"),
     ),
 )

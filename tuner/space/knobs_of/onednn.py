@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tuner.record.numerics import Level
 from tuner.space.knob import AT_LEAST_0, one_of, variable, written
 
 _PRECISION = one_of("STRICT", "BF16", "F16", "TF32", "ANY")
@@ -16,14 +17,14 @@ KNOBS = (
         "ONEDNN_DEFAULT_FPMATH_MODE",
         "precision of fp32 products in oneDNN",
         marker="DEFAULT_FPMATH_MODE",
-        changes_numerics=True,
+        level=Level.REDUCED,
         domain=_PRECISION,
     ),
     variable(
         "DNNL_DEFAULT_FPMATH_MODE",
         "older name of ONEDNN_DEFAULT_FPMATH_MODE",
         marker="DEFAULT_FPMATH_MODE",
-        changes_numerics=True,
+        level=Level.REDUCED,
         domain=_PRECISION,
     ),
     variable(

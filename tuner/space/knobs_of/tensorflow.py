@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tuner.record.load import INFERENCE
+from tuner.record.numerics import Level
 from tuner.space.knob import (
     AT_LEAST_0,
     BOOLEAN,
@@ -98,14 +99,14 @@ KNOBS = (
         "bf16 by the graph optimiser",
         "tf.config.optimizer.set_experimental_options("
         "{{'auto_mixed_precision_onednn_bfloat16': True}}) before tracing",
-        changes_numerics=True,
+        level=Level.REDUCED,
         domain=one_of("off", "bf16"),
     ),
     model(
         "tensorflow.keras_policy",
         "bf16 by Keras's policy",
         "tf.keras.mixed_precision.set_global_policy('{value}') before the model is built",
-        changes_numerics=True,
+        level=Level.REDUCED,
         domain=one_of("float32", "mixed_bfloat16"),
     ),
 )

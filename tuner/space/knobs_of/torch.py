@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tuner.record.load import INFERENCE, TRAINING
+from tuner.record.numerics import Level
 from tuner.space.knob import (
     AT_LEAST_0,
     AT_LEAST_1,
@@ -128,20 +129,20 @@ KNOBS = (
         "torch.float32_matmul_precision",
         "precision of fp32 matrix products on a GPU: high is TF32",
         "torch.set_float32_matmul_precision('{value}')",
-        changes_numerics=True,
+        level=Level.REDUCED,
         domain=one_of("highest", "high"),
     ),
     variable(
         "NVIDIA_TF32_OVERRIDE",
         "TF32 in every product of NVIDIA's libraries, or in none",
         domain=one_of("0", "1"),
-        changes_numerics=True,
+        level=Level.REDUCED,
     ),
     variable(
         "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE",
         "TF32 in matrix products of a GPU",
         domain=one_of("0", "1"),
-        changes_numerics=True,
+        level=Level.REDUCED,
     ),
     variable(
         "PYTORCH_ALLOC_CONF",
@@ -153,7 +154,7 @@ KNOBS = (
         "automatic mixed precision of PyTorch",
         "with torch.autocast(device, dtype=torch.bfloat16 or torch.float16): model(x) "
         "(here: {value})",
-        changes_numerics=True,
+        level=Level.REDUCED,
         domain=one_of("off", "bf16", "fp16"),
     ),
     model(
@@ -161,7 +162,7 @@ KNOBS = (
         "weights and inputs converted",
         "model.to(torch.bfloat16 or torch.float16), and floating-point inputs likewise (here: "
         "{value})",
-        changes_numerics=True,
+        level=Level.REDUCED,
         domain=one_of("fp32", "bf16", "fp16"),
     ),
     model(
@@ -215,7 +216,7 @@ KNOBS = (
         "precision of fp32 products in oneDNN, set in the program",
         "torch.backends.mkldnn.matmul.fp32_precision = torch.backends.mkldnn.conv.fp32_precision "
         "= '{value}'",
-        changes_numerics=True,
+        level=Level.REDUCED,
         domain=one_of("none", "ieee", "tf32", "bf16"),
     ),
 )

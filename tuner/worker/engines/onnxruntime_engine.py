@@ -6,6 +6,7 @@ quota of the process are (microsoft/onnxruntime#8313, #10113): the number is alw
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,11 +17,15 @@ from tuner.record.launch import ReadBack
 from tuner.space.knobs_of.engines import (
     DEFAULTS,
     DENORMALS,
+    DYNAMIC_INT8,
     ENGINE,
     EXECUTION,
     INTER_THREADS,
+    NO_QUANTIZATION,
     OPTIMIZATION,
+    QUANTIZATION,
     SPINNING,
+    STATIC_INT8,
     THREADS,
 )
 from tuner.worker.evidence.process import threads_by_name
@@ -37,7 +42,7 @@ class OnnxRuntime:
     def __init__(self, path: Path, settings: Mapping[str, Value], n_threads: int) -> None:
         import onnxruntime
 
-        self._settings = settings
+        self._path, self._settings = path, settings
         self._options = options = onnxruntime.SessionOptions()
         options.log_severity_level = 3  # errors; a warning for every constant that it folds
         options.intra_op_num_threads = int(settings.get(THREADS, n_threads))
@@ -71,7 +76,9 @@ class OnnxRuntime:
         level = str(options.graph_optimization_level).rpartition(".")[2]
         providers = ", ".join(self._session.get_providers())
         found = [
-            ReadBack(ENGINE, requested[ENGINE], ONNX_RUNTIME, "effective", f"a session of {providers}"),
+            ReadBack(
+                ENGINE, requested[ENGINE], ONNX_RUNTIME, "effective", f"a session of {providers}"
+            ),
             ReadBack(
                 THREADS,
                 requested.get(THREADS),
@@ -94,6 +101,8 @@ class OnnxRuntime:
                 "the session's options",
             ),
         ]
+        if QUANTIZATION in requested:
+            found.append(self._quantization(requested[QUANTIZATION]))
         if INTER_THREADS in requested:
             n, how = options.inter_op_num_threads, "the session's options"
             found.append(ReadBack(INTER_THREADS, requested[INTER_THREADS], n, "accepted", how))
@@ -105,6 +114,25 @@ class OnnxRuntime:
             how = f"{entry}={value}"
             found.append(ReadBack(knob, requested.get(knob), value == "1", "accepted", how))
         return found
+
+    def _quantization(self, requested: Value) -> ReadBack:
+        """Report the quantised operators of the model's file."""
+        import onnx
+
+        kinds = Counter(
+            n.op_type for n in onnx.load(str(self._path), load_external_data=False).graph.node
+        )
+        of_calls = {k: n for k, n in kinds.items() if k in _DYNAMIC}
+        fixed = {k: n for k, n in kinds.items() if k in _STATIC}
+        observed = DYNAMIC_INT8 if of_calls else STATIC_INT8 if fixed else NO_QUANTIZATION
+        counts = ", ".join(f"{n} {kind}" for kind, n in sorted((of_calls or fixed).items()))
+        how = f"the model's file has {counts or 'no quantised operators'}"
+        return ReadBack(QUANTIZATION, requested, observed, "effective", how)
+
+
+_DYNAMIC = {"DynamicQuantizeLinear", "DynamicQuantizeLSTM", "MatMulInteger", "ConvInteger"}
+_STATIC = {"QuantizeLinear"}
+"""Operators of quantised models: ranges of activations from each call, and from before."""
 
 
 def _entry(options: Any, name: str) -> str:

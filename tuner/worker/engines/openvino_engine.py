@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import queue
 import sys
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,17 @@ from typing import Any
 from tuner.engines import OPENVINO
 from tuner.record.configuration import Value
 from tuner.record.launch import ReadBack
-from tuner.space.knobs_of.engines import DEFAULTS, ENGINE, HINT, PINNING, PRECISION, THREADS
+from tuner.space.knobs_of.engines import (
+    DEFAULTS,
+    ENGINE,
+    HINT,
+    NO_QUANTIZATION,
+    PINNING,
+    PRECISION,
+    QUANTIZATION,
+    STATIC_INT8,
+    THREADS,
+)
 from tuner.worker.frameworks import Array
 
 _THREADS, _PRECISION = "INFERENCE_NUM_THREADS", "INFERENCE_PRECISION_HINT"
@@ -70,6 +81,7 @@ class OpenVino:
         hint = str(get(_HINT)).rpartition(".")[2].upper()
         n_streams = get("NUM_STREAMS")
         return [
+            *([self._quantization(requested[QUANTIZATION])] if QUANTIZATION in requested else []),
             ReadBack(
                 ENGINE,
                 requested[ENGINE],
@@ -90,6 +102,18 @@ class OpenVino:
                 )
             ),
         ]
+
+    def _quantization(self, requested: Value) -> ReadBack:
+        """Report the operators that are carried out in eight bits."""
+        types = Counter(
+            op.get_rt_info()["runtimePrecision"].astype(str)
+            for op in self._compiled.get_runtime_model().get_ordered_ops()
+            if "runtimePrecision" in op.get_rt_info()
+        )
+        n_small, n_all = sum(types[name] for name in ("i8", "u8")), sum(types.values())
+        observed = STATIC_INT8 if n_small else NO_QUANTIZATION
+        how = f"{n_small} of {n_all} operators of the compiled model compute in int8"
+        return ReadBack(QUANTIZATION, requested, observed, "effective", how)
 
 
 def load(path: Path, settings: Mapping[str, Value], n_threads: int) -> OpenVino:

@@ -142,7 +142,11 @@ def _jemalloc_options(text: str) -> Iterator[tuple[_Option, Evidence]]:
         raw = value.value
         seen = raw.decode() if isinstance(raw, bytes) else str(raw).lower()
         # run_cpu's oversize_threshold:1 reads as 0 in Debian's jemalloc 5.3.0, unset as 8388608
-        is_same = seen == requested.lower() or (name, requested, seen) == ("oversize_threshold", "1", "0")
+        is_same = seen == requested.lower() or (name, requested, seen) == (
+            "oversize_threshold",
+            "1",
+            "0",
+        )
         yield (option, None if is_same else f"opt.{name} is {seen}"), "effective"
 
 

@@ -167,7 +167,9 @@ def _gomp_affinity(runtime: ctypes.CDLL, requested: str, seen: _Seen) -> _Answer
     """Compare the list of CPUs with the runtime's places, one CPU each and in this order."""
     places = _place_cpus(runtime)
     text = f"places {' '.join(map(str, map(sorted, places))) or 'none'}"
-    listed = [{cpu} for part in requested.replace(" ", ",").split(",") for cpu in parse_cpu_list(part)]
+    listed = [
+        {cpu} for part in requested.replace(" ", ",").split(",") for cpu in parse_cpu_list(part)
+    ]
     return (requested if places == listed else "unset"), text
 
 

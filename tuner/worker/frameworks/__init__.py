@@ -49,6 +49,15 @@ class Microbenchmark(NamedTuple):
     """Ends when the result is there."""
 
 
+Calibration = Callable[[Sequence[Array]], Iterable[Sequence[Array]]]
+"""From the inputs of one call to others of the same shapes and types."""
+
+
+def no_inputs(_example: Sequence[Array]) -> Iterable[Sequence[Array]]:
+    """Return no further inputs."""
+    return ()
+
+
 class Build(Protocol):
     """From nothing to a placed model."""
 
@@ -56,6 +65,8 @@ class Build(Protocol):
     """Whether images are given as (batch, channels, height, width)."""
     setters: Sequence[Setter]
     """The functions by which a program sets knobs itself; known from `start` on."""
+    calibration: Calibration
+    """Further inputs for static quantization; `no_inputs` where only those of a call are known."""
 
     def start(self, settings: Mapping[str, Value]) -> None:
         """Import the framework and apply the settings that must come before any work."""

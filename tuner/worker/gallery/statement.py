@@ -160,8 +160,9 @@ def batch_axis(batch_dim: int | None, n_dims: int) -> int:
     return min(batch_dim or 0, n_dims - 1)
 
 
-Accuracy = Callable[[Sequence[Any], Sequence[Any]], float]
-"""A user's function of (outputs, inputs), NumPy arrays with the samples first; more is better."""
+Accuracy = Callable[[Sequence[Any], Sequence[Any]], Any]
+"""A user's function of (outputs, inputs), NumPy arrays with the samples first. It returns a number,
+of which more is better, or for each sample whether it is right."""
 
 
 class Learning(NamedTuple):

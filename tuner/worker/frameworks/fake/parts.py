@@ -34,11 +34,13 @@ from tuner.supervisor import descendants, parents
 from tuner.worker.evidence.allocator import allocator
 from tuner.worker.frameworks import (
     Array,
+    Calibration,
     InBatches,
     Microbenchmark,
     NoWeightCache,
     Setter,
     Tensors,
+    no_inputs,
 )
 from tuner.worker.frameworks.fake.surface import CHOICES, INSTANCES, Surface, draw, n_instances
 from tuner.worker.frameworks.prepared import Arguments, CalledInstead, Caller
@@ -93,6 +95,7 @@ class FakeBuild(NoWeightCache):
     setters: Sequence[Setter] = ()
 
     def __init__(self, device: str = CPU) -> None:
+        self.calibration: Calibration = no_inputs
         self.fault = ""
         self.launch_effect = 0.0
         self._is_on_card = device != CPU

@@ -20,7 +20,16 @@ from tuner.host.libraries import missing_framework
 from tuner.record.configuration import Value
 from tuner.worker import engines
 from tuner.worker.evidence.process import threads_by_name
-from tuner.worker.frameworks import Array, InBatches, NoWeightCache, OnTheCpu, Setter, Tensors
+from tuner.worker.frameworks import (
+    Array,
+    Calibration,
+    InBatches,
+    NoWeightCache,
+    OnTheCpu,
+    Setter,
+    Tensors,
+    no_inputs,
+)
 from tuner.worker.frameworks.tensorflow import knobs
 
 _DAMPED_SCALE = 0.2
@@ -43,6 +52,7 @@ class TensorFlowBuild(NoWeightCache, OnTheCpu):
     """The adopted model as its author calls it, with a dictionary of inputs if it takes one."""
 
     def __init__(self) -> None:
+        self.calibration: Calibration = no_inputs
         self.settings: dict[str, Value] = {}
         self.pools: Counter[str] = Counter()
         """Threads that appeared with the pools, by their name."""

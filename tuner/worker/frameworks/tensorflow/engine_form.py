@@ -15,6 +15,7 @@ from tuner.space.knobs_of.engines import ENGINE
 from tuner.worker import engines
 from tuner.worker.engines import openvino_engine
 from tuner.worker.engines.conversion import converted
+from tuner.worker.frameworks import Calibration
 
 
 class Carried(NamedTuple):
@@ -29,13 +30,15 @@ class Carried(NamedTuple):
 
 def carried_out(
     tf: Any,
-    specs: Sequence[Any],
+    tensors: Sequence[Any],
     forward: Callable[..., Any],
     settings: Mapping[str, Value],
     n_threads: int,
+    calibration: Calibration,
 ) -> Carried:
-    """Convert a function of tensors for the engine that the settings name."""
+    """Convert a function of tensors like these for the engine that the settings name."""
     name, nest = str(settings[ENGINE]), tf.nest
+    specs = [tf.TensorSpec(t.shape, t.dtype) for t in tensors]
     structure = (
         tf.function(forward, autograph=False).get_concrete_function(*specs).structured_outputs
     )
@@ -47,9 +50,10 @@ def carried_out(
 
     function = tf.function(flat, input_signature=list(specs), autograph=False)
     write = _to_onnx if name == ONNX_RUNTIME else _to_openvino
-    shapes = [(tuple(spec.shape), spec.dtype.name) for spec in specs]
-    with converted(settings, shapes, lambda path: write(function, specs, path)) as path:
-        example = [np.zeros(spec.shape, spec.dtype.as_numpy_dtype) for spec in specs]
+    example = [np.asarray(memoryview(tensor)) for tensor in tensors]
+    with converted(
+        settings, lambda path: write(function, specs, path), example, calibration
+    ) as path:
         n_outputs = sum(part is not None for part in leaves)
         engine = engines.load(path, settings, n_threads, example, n_outputs)
 

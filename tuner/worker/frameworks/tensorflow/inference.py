@@ -167,7 +167,12 @@ class TensorFlowInference(OnTheClock):
         specs = [self._tf.TensorSpec(t.shape, t.dtype) for t in tensors]
         if self._build.settings.get(ENGINE, FRAMEWORK) != FRAMEWORK:
             carried = carried_out(
-                self._tf, specs, forward, self._build.settings, self._build.n_threads
+                self._tf,
+                tensors,
+                forward,
+                self._build.settings,
+                self._build.n_threads,
+                self._build.calibration,
             )
             self.engine, self.n_variables = carried.engine, 0
             return carried.function, carried.structure

@@ -123,7 +123,9 @@ def _flags(seen: Seen) -> ReadBack | None:
     clusters = sum(n.op == "_XlaRun" for n in nodes)
     ran = clusters > 0 or (bool(unseen) and seen.n_xla_threads > 0)
     text = unseen or f"{clusters} clusters run by XLA among {len(nodes)} executed nodes"
-    return ReadBack(_FLAGS, requested, requested if ran else "unset", seen.execution.evidence(), text)
+    return ReadBack(
+        _FLAGS, requested, requested if ran else "unset", seen.execution.evidence(), text
+    )
 
 
 def _mixed(seen: Seen) -> ReadBack:
@@ -178,7 +180,9 @@ def _fpmath(seen: Seen) -> ReadBack | None:
 
 
 def _engine(seen: Seen) -> ReadBack:
-    own = ReadBack(ENGINE, seen.requested.get(ENGINE), FRAMEWORK, "effective", "a concrete function")
+    own = ReadBack(
+        ENGINE, seen.requested.get(ENGINE), FRAMEWORK, "effective", "a concrete function"
+    )
     return seen.engine.get(ENGINE, own)
 
 

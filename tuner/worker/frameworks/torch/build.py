@@ -17,7 +17,7 @@ from tuner.host.libraries import missing_framework
 from tuner.record.configuration import Value
 from tuner.record.launch import DeviceMemory
 from tuner.worker import engines
-from tuner.worker.frameworks import Array, InBatches, Setter, Tensors
+from tuner.worker.frameworks import Array, Calibration, InBatches, Setter, Tensors, no_inputs
 from tuner.worker.frameworks.torch import knobs, weight_cache
 from tuner.worker.frameworks.torch.devices import Cpu, Device
 from tuner.worker.frameworks.torch.forms import Form, form_of
@@ -37,6 +37,7 @@ class TorchBuild:
     """The affinity mask before any library bound its threads."""
 
     def __init__(self, device: Device | None = None) -> None:
+        self.calibration: Calibration = no_inputs
         self.device = device or Cpu()
         self.settings: dict[str, Value] = {}
         self._ways = knobs.ADAPTERS[self.device.name]
@@ -166,7 +167,7 @@ class TorchBuild:
         for knob, way in self._ways.items():
             if way.to_model is not None and knob in settings:
                 self.model = way.to_model(self.torch, self.model, settings[knob])
-        self.form = form_of(self.torch, self.model, settings)
+        self.form = form_of(self.torch, self.model, settings, self.calibration)
 
     def versions(self) -> dict[str, str]:
         """Return the version that was really imported."""

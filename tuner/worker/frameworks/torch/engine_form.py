@@ -14,6 +14,7 @@ from tuner.space.knobs_of.engines import ENGINE
 from tuner.worker import engines
 from tuner.worker.engines import openvino_engine
 from tuner.worker.engines.conversion import converted
+from tuner.worker.frameworks import Calibration, no_inputs
 from tuner.worker.frameworks.torch.flattened import Flattened
 
 
@@ -22,10 +23,17 @@ class EngineForm:
 
     is_built = True
 
-    def __init__(self, torch: Any, model: Any, settings: Mapping[str, Value]) -> None:
+    def __init__(
+        self,
+        torch: Any,
+        model: Any,
+        settings: Mapping[str, Value],
+        calibration: Calibration = no_inputs,
+    ) -> None:
         self._torch = torch
         self._model = model
         self._settings = settings
+        self._calibration = calibration
         self._engine: engines.Engine | None = None
 
     def function(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Callable[..., Any]:
@@ -35,14 +43,12 @@ class EngineForm:
             self._check_types(flat.tensors)
         flat.call_once()  # exporters turn numbers among the outputs into tensors
         write = _to_onnx if name == ONNX_RUNTIME else _to_openvino
-        shapes = [(tuple(t.shape), str(t.dtype)) for t in flat.tensors]
-        with converted(self._settings, shapes, lambda path: write(self._torch, flat, path)) as path:
+        example = [tensor.numpy() for tensor in flat.tensors]
+        with converted(
+            self._settings, lambda path: write(self._torch, flat, path), example, self._calibration
+        ) as path:
             self._engine = engine = engines.load(
-                path,
-                self._settings,
-                self._torch.get_num_threads(),
-                [tensor.numpy() for tensor in flat.tensors],
-                flat.n_outputs,
+                path, self._settings, self._torch.get_num_threads(), example, flat.n_outputs
             )
         from_numpy = self._torch.from_numpy
 

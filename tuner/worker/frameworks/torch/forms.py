@@ -21,6 +21,7 @@ from tuner.record.launch import ReadBack
 from tuner.space.knobs_of import engines
 from tuner.space.knobs_of.engines import ENGINE
 from tuner.worker.engines.conversion import PACKAGES
+from tuner.worker.frameworks import Calibration, no_inputs
 from tuner.worker.frameworks.torch.engine_form import EngineForm
 from tuner.worker.frameworks.torch.flattened import Flattened
 
@@ -51,10 +52,12 @@ class Form(Protocol):
         """Tell what form the calls really have."""
 
 
-def form_of(torch: Any, model: Any, settings: Mapping[str, Value]) -> Form:
+def form_of(
+    torch: Any, model: Any, settings: Mapping[str, Value], calibration: Calibration = no_inputs
+) -> Form:
     """Return the form that the settings ask for; at most one of them is set."""
     if settings.get(ENGINE, FRAMEWORK) != FRAMEWORK:
-        return _InEngine(torch, model, settings)
+        return _InEngine(torch, model, settings, calibration)
     if JIT in settings:
         return _Script(torch, model, settings)
     if EXPORT in settings:

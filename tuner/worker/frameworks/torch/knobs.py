@@ -300,7 +300,9 @@ def _segments(seen: Seen) -> ReadBack | None:
     wanted = re.search(r"expandable_segments:(true|false)", requested, re.IGNORECASE)
     how = f"{n} of {len(segments)} segments of PyTorch's allocator are expandable"
     if wanted is None:
-        return ReadBack(_SEGMENTS, requested, requested, "accepted", f"torch was imported with it; {how}")
+        return ReadBack(
+            _SEGMENTS, requested, requested, "accepted", f"torch was imported with it; {how}"
+        )
     is_as_asked = bool(n) == (wanted[1].lower() == "true")
     is_all = wanted[0] == requested  # of anything besides nothing is seen
     evidence: Evidence = "effective" if is_all or not is_as_asked else "accepted"
