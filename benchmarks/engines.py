@@ -6,7 +6,7 @@ For each pair, fresh interleaved rounds of the default, of the framework's own s
 usually fastest (frozen and compiled, with another allocator), and of ONNX Runtime and OpenVINO, by
 themselves and in as many instances as there are cores; in bf16, where the processor has it, of the
 framework and of OpenVINO in instances; in int8, where the processor has VNNI. --arms: the default
-and those alone in whose name a word stands. Outputs are compared with the default's. Ratios are to the
+and arms with a word in their name. Outputs are compared with the default's. Ratios are to the
 default, with their 95 % interval over rounds. What is there in FOLDER is not measured again. Run
 nothing else meanwhile.
 """

@@ -9,7 +9,7 @@ import pytest
 
 from tests.command import Here
 from tests.made_up import MadeUpFake
-from tests.output.test_figures import SAMPLE
+from tests.output.test_figures import SAMPLE, SAMPLES
 from tests.output.test_headline import UNDECIDED, with_winner
 from tuner.analysis.stability import stability_of
 from tuner.cli import summary
@@ -81,7 +81,7 @@ def test_the_end_of_a_run_fits_a_small_terminal(
     monkeypatch.setenv("COLUMNS", "80")
     found = []
     for framework in frameworks:
-        result = read_result(SAMPLE.with_name(f"resnet50-{framework}.json"))
+        result = read_result(SAMPLES / f"resnet50-{framework}.json")
         result = with_winner(result, WinnerClass.NO_CODE, **UNDECIDED)
         if is_troubled:
             lead = Interval(1.09, 1.06, 1.12, 0.95)

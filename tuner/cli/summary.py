@@ -14,7 +14,14 @@ from rich.text import Text
 from tuner.cli.printable import printable
 from tuner.cli.tables import wide_console
 from tuner.output.caveats import disturbance, faster_still
-from tuner.output.headline import ClassLine, NextStep, class_lines, next_steps, what_was_tuned
+from tuner.output.headline import (
+    EXPLAIN,
+    ClassLine,
+    NextStep,
+    class_lines,
+    next_steps,
+    what_was_tuned,
+)
 from tuner.output.index import lines_of, unfinished
 from tuner.output.phrases import against_as_run
 from tuner.output.training import loading_in_words
@@ -33,9 +40,18 @@ class _Detail(msgspec.Struct, frozen=True):
     per_class: int
     """Lines."""
     per_note: int
+    explains: bool = True
+    """Whether the command is printed that explains the recommendation; the report has it too."""
 
 
-_DETAILS = (_Detail(3, 3), _Detail(2, 3), _Detail(1, 2), _Detail(1, 1), _Detail(1, 0))
+_DETAILS = (
+    _Detail(3, 3),
+    _Detail(2, 3),
+    _Detail(1, 2),
+    _Detail(1, 1),
+    _Detail(1, 0),
+    _Detail(1, 0, explains=False),
+)
 """From the fullest on; the first that fits is taken."""
 
 
@@ -77,6 +93,7 @@ def _block(result: Result, folder: Path, width: int, detail: _Detail) -> list[Te
     warned = f" ({n} warning{'s' if n > 1 else ''})" if n else ""
     steps = next_steps(result, folder, folder)
     steps = [step for step in steps if not step.file or (folder / step.file).exists()]
+    steps = [step for step in steps if detail.explains or step.label != EXPLAIN]
     steps.append(NextStep("report", shlex.quote(str(folder / "report.html")) + warned))
     labels = max(len(step.label) for step in steps) + 1
     for step in steps:

@@ -30,8 +30,8 @@ def learnt(result: Result) -> str:
     tried = sum(t.source == TRANSFERRED for t in result.trials)
     text = (
         f"Told beforehand where to look ({', '.join(learnt.studies)}): of "
-        f"{learnt.n_configurations} configurations that they speak of and that exist here, {tried} were tried right after "
-        "the default."
+        f"{learnt.n_configurations} configurations that they speak of and that exist here, {tried} "
+        "were tried right after the default."
     )
     if learnt.rank_correlation is None:
         return f"{text} Too little is known to say how well they agree."

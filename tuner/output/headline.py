@@ -35,6 +35,8 @@ from tuner.space.knobs_of.torch import RANKS
 
 ANY_PROGRAM = {INFERENCE: "python serve.py", TRAINING: "python train.py"}
 """Stands for the user's own in commands, by mode."""
+EXPLAIN = "explain"
+"""The label of the step that explains a recommendation."""
 _MANY_TOP1 = 64
 """Inputs that a comparison of classes needs; settings that keep the numerics get fewer."""
 _RANKS: dict[Verdict, int] = {"faster": 0, "ambiguous": 1, "keep_default": 2}
@@ -274,7 +276,7 @@ def next_steps(result: Result, folder: Path = Path(), files: Path = Path()) -> l
         steps.append(NextStep(label, command, file))
     steps.sort(key=lambda step: step.label != "ship")
     if command := _why(result, folder):
-        steps.append(NextStep("explain", command))
+        steps.append(NextStep(EXPLAIN, command))
     if command := _to_target(result, folder):
         steps.append(NextStep("train", command))
     if command := _goes_on(result, folder):

@@ -6,6 +6,7 @@ import csv
 import math
 import re
 from collections.abc import Iterable
+from typing import get_args
 
 import msgspec
 
@@ -119,6 +120,8 @@ def check_consistent(restrictions: Restrictions) -> None:
                 f"--fix {knob}={fixed[knob]} contradicts --set {knob}="
                 f"{','.join(map(str, only))}; add the value, or drop one option"
             )
+    if restrictions.numerics not in get_args(Numerics):
+        return  # it is refused with the other choices
     level = admitted(restrictions.numerics)
     for knob in (*fixed, *values):
         if is_known(knob) and describe(knob).level > level:
