@@ -12,7 +12,7 @@ from tuner.record.load import TRAINING
 from tuner.record.recommendation import Placement, Recommendation
 from tuner.record.workload import CUDA
 from tuner.space.catalogue import is_applied_inside
-from tuner.space.knobs_of.engines import ENGINE
+from tuner.space.knobs_of.engines import ENGINE, QUANTIZATION
 from tuner.space.knobs_of.launch import CPUS, MAX_WAIT
 
 _COMPILED = ("torch.compile.mode", "torch.export.mode")
@@ -105,6 +105,9 @@ def on_the_image(recommendation: Recommendation) -> list[str]:
     own: tuple[str, ...] = ()
     if entry := engine_of(recommendation):
         lines.append(f"needs {entry.title}: {entry.install}")
+        if entry.quantizers and any(s.knob == QUANTIZATION for s in recommendation.settings):
+            needed_too = ", ".join(entry.quantizers)
+            lines.append(f"needs {needed_too}, which quantises: {entry.install_quantizers}")
         own = entry.distributions
     if versions := recommendation.versions:
         distributions = FRAMEWORKS[recommendation.workload.framework].distributions
