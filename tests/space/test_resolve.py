@@ -16,11 +16,13 @@ from tests.space.spaces import (
 from tuner.engines import ENGINES
 from tuner.errors import UnknownName, UsageError
 from tuner.galleries import SEARCH_SPACES
+from tuner.host.identity import Host
 from tuner.record.configuration import Configuration, Value
+from tuner.record.numerics import Level, Numerics, admitted
 from tuner.record.winner_class import WinnerClass
 from tuner.record.workload import OF_PROGRAMS
 from tuner.space.baselines import resolve_baselines
-from tuner.space.catalogue import KNOBS, narrowest_class
+from tuner.space.catalogue import KNOBS, class_title, level_of, narrowest_class
 from tuner.space.listing import upper_size
 from tuner.space.profile_file import load_profile
 from tuner.space.resolve import knob_ids, resolve_space, without_effect
@@ -584,3 +586,63 @@ def test_a_number_of_threads_of_the_engine_makes_the_frameworks_dead(tmp_path: P
         "engine.name": "openvino", "engine.threads": 3, "launch.instances": 2
     }  # fmt: skip
     assert "engine.threads" in dict(space.ineffective(several))
+
+
+INT8 = Configuration.of({"engine.name": "openvino", "engine.quantization": "int8_static"})
+
+
+def on_vnni(root: Path, isa: tuple[str, ...], *quantizers: str) -> Host:
+    host = machine(root)
+    processor = replace(host.processor, isa=isa)
+    return replace(host, engines=tuple(ENGINES), quantizers=quantizers, processor=processor)
+
+
+@pytest.mark.parametrize("numerics", ["same", "reduced", "both", "int8"])
+def test_int8_is_searched_only_where_it_is_asked_for(tmp_path: Path, numerics: Numerics) -> None:
+    host = on_vnni(tmp_path, ("avx512_vnni",), *ENGINES)
+    restrictions = parse_restrictions([], [], [], numerics)
+    space = resolved(host, "torch", TORCH_DEFAULTS, "auto", restrictions)
+    is_asked = numerics == "int8"
+    small = ("int8_dynamic", "int8_static") if is_asked else ()
+    assert space.by_id["engine.quantization"].choices == ("none", *small)
+    assert space.refused(INT8) == ("" if is_asked else f"--numerics {numerics}")
+    work, facts = workload("torch"), model(TORCH_DEFAULTS)
+    listed = resolve_baselines(
+        load_profile("auto", SEARCH_SPACES), host, work, facts, space, admitted(numerics)
+    )
+    assert any("int8" in baseline.name for baseline in listed) is is_asked
+
+
+@pytest.mark.parametrize(
+    "isa", [("avx512_vnni",), ("avx_vnni",), ("amx_int8",), ("i8mm",), ("avx512f",)]
+)
+def test_without_instructions_for_eight_bits_int8_is_not_tried(
+    tmp_path: Path, isa: tuple[str, ...]
+) -> None:
+    restrictions = parse_restrictions([], [], [], "int8")
+    space = resolved(
+        on_vnni(tmp_path, isa, *ENGINES), "torch", TORCH_DEFAULTS, "auto", restrictions
+    )
+    found = space.by_id["engine.quantization"]
+    assert (len(found.choices) == 3) is (isa != ("avx512f",))
+    assert all("sums may overflow" in why for _, why in found.dropped)
+
+
+def test_each_engine_has_the_quantization_that_it_can_have(tmp_path: Path) -> None:
+    restrictions = parse_restrictions([], [], [], "int8")
+    host = on_vnni(tmp_path, ("avx512_vnni",), "onnxruntime")
+    space = resolved(host, "torch", TORCH_DEFAULTS, "auto", restrictions)
+    assert dict(space.ineffective(INT8.as_dict()))["engine.quantization"].startswith("NNCF is not")
+    dynamic = INT8.with_value("engine.quantization", "int8_dynamic")
+    assert dict(space.ineffective(dynamic.as_dict()))["engine.quantization"].startswith("OpenVINO")
+    by_onnx = INT8.with_value("engine.name", "onnxruntime")
+    assert space.canonical(by_onnx.as_dict()) == by_onnx
+    alone = {"engine.quantization": "int8_static"}
+    assert "engine.quantization" in dict(space.ineffective(alone))
+
+
+def test_int8_is_a_level_of_its_own_below_reduced_precision() -> None:
+    bf16 = Configuration.of({"torch.autocast": "bf16"})
+    assert [level_of(c) for c in (Configuration(), bf16, INT8)] == [*Level]
+    assert narrowest_class(INT8) is narrowest_class(bf16) is WinnerClass.REDUCED_PRECISION
+    assert class_title(WinnerClass.REDUCED_PRECISION, INT8) == "int8"
