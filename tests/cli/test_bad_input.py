@@ -45,6 +45,11 @@ CASES = {
         ("--model", "fake", "--hw", "fake", "--mode", "training", "--set", "workload.batch=4,16"),
         "another batch trains otherwise, so that training has one: --batch N",
     ),
+    "int8 that is not asked for": (
+        ("--model", "fake", "--hw", "fake", "--fix", "engine.quantization=int8_static"),
+        "engine.quantization computes in int8, which is searched with --numerics int8 alone; "
+        "change --numerics, or do not set engine.quantization",
+    ),
     "unknown numerics": (("--model", "fake", "--numerics", "some"), "allowed: both, same"),
     "nothing to learn from": (
         ("--model", "fake", "--hw", "fake", "--learn-from", "nowhere"),

@@ -12,7 +12,7 @@ import msgspec
 
 from tuner.errors import UnknownName, UsageError
 from tuner.record.configuration import Value
-from tuner.record.numerics import Numerics, admitted
+from tuner.record.numerics import Level, Numerics, admitted
 from tuner.space.catalogue import KNOBS, describe, is_known
 from tuner.space.resolved_knob import UNSET, fault_of_setting
 from tuner.space.variables import misspelt
@@ -125,10 +125,11 @@ def check_consistent(restrictions: Restrictions) -> None:
     level = admitted(restrictions.numerics)
     for knob in (*fixed, *values):
         if is_known(knob) and describe(knob).level > level:
-            raise UsageError(
-                f"--numerics {restrictions.numerics} contradicts setting {knob}, which computes in "
-                f"{'int8: give --numerics int8' if level else 'fewer bits'}, or drop one of them"
-            )
+            if level is Level.SAME:
+                why = f"--numerics same contradicts {knob}, which reduces the precision"
+            else:
+                why = f"{knob} computes in int8, which is searched with --numerics int8 alone"
+            raise UsageError(f"{why}; change --numerics, or do not set {knob}")
 
 
 def slip_of(knob: str, known: Iterable[str]) -> str | None:
