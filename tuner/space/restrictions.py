@@ -126,7 +126,7 @@ def check_consistent(restrictions: Restrictions) -> None:
     for knob in (*fixed, *values):
         if is_known(knob) and describe(knob).level > level:
             if level is Level.SAME:
-                why = f"--numerics same contradicts {knob}, which reduces the precision"
+                why = f"--numerics same contradicts setting {knob}, which reduces the precision"
             else:
                 why = f"{knob} computes in int8, which is searched with --numerics int8 alone"
             raise UsageError(f"{why}; change --numerics, or do not set {knob}")
