@@ -30,6 +30,7 @@ def test_what_is_no_score_is_refused(returned: object, said: str) -> None:
 
 
 def test_one_number_has_no_bound() -> None:
+    assert scores_of(np.ones(1), 8).shape == ()
     assert loss_of_accuracy(scores_of(0.90, 8), scores_of(0.92, 8)) is None
 
 

@@ -34,6 +34,8 @@ def scores_of(returned: Any, n_samples: int) -> Scores:
         scores = np.asarray(returned, dtype=np.float64)
     except (TypeError, ValueError) as error:
         raise UsageError(f"accuracy() returned {type(returned).__name__}; {wanted}") from error
+    if scores.size == 1 and n_samples != 1:
+        scores = scores.reshape(())
     if scores.shape not in ((), (n_samples,)):
         raise UsageError(f"accuracy() returned an array of shape {scores.shape}; {wanted}")
     if not np.isfinite(scores).all():

@@ -347,7 +347,7 @@ def fault(check: OutputCheck, bounds: Bounds, accuracy_loss: float = 0.0) -> str
                 "95 % confidence"
             )
         needed = check.accuracy_samples_needed
-        more = f"; about {needed} samples would show as little as that" if needed else ""
+        more = f"; about {needed} samples would show that it is allowed" if needed else ""
         return f"{found}, allowed is a loss of {accuracy_loss:g}{more}"
     of = "exact fp32's" if check.default_drift else "the default's"
     unrelated = f"{check.unrelated} no longer changes with the inputs as {of} does"

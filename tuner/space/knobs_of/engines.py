@@ -47,10 +47,9 @@ KNOBS = (
     ),
     model(
         QUANTIZATION,
-        "weights and products in eight bits; the ranges of activations are found in each call "
-        "(dynamic), or beforehand from inputs of the model (static)",
-        "onnxruntime.quantization.quantize_dynamic, its quantize_static, or nncf.quantize, with "
-        "typical inputs (here: {value})",
+        "weights and products in eight bits",
+        "{value}: the converted model by onnxruntime.quantization.quantize_dynamic, or with "
+        "typical inputs by its quantize_static or nncf.quantize",
         domain=one_of(NO_QUANTIZATION, DYNAMIC_INT8, STATIC_INT8),
         level=Level.INT8,
         modes=(INFERENCE,),
